@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <terrace/quant/block_format.hpp>
+#include <terrace/quant/k_scales.hpp>
+
+#include <cstdint>
+
+namespace terrace::quant {
+
+/// 256 weights of 5 bits in 8 sub-blocks of 32, each with a 6-bit scale and a 6-bit minimum.
+struct q5_k {
+  le_f16 d;
+  le_f16 dmin;
+  k_scales scales;
+  std::uint8_t qh[32];   ///< bit j of byte i: fifth bit of element i of sub-block j
+  std::uint8_t qs[128];  ///< byte 32p + i: element i of sub-block 2p low, of sub-block 2p + 1 high
+
+  static constexpr quant_type type = quant_type::q5_k;
+  static constexpr std::uint32_t elements = 256;
+
+  /// y = d * scale * q - dmin * minimum
+  void decode(float* y) const noexcept {
+    float const super = d.value();
+    float const super_min = dmin.value();
+    for (unsigned j = 0; j < 8; ++j) {
+      float const scale = super * static_cast<float>(scales.scale(j));
+      float const minimum = super_min * static_cast<float>(scales.minimum(j));
+      std::uint8_t const* const from = qs + 32 * (j / 2);
+      unsigned const shift = 4U * (j & 1U);
+      for (unsigned i = 0; i < 32; ++i) {
+        unsigned const code = ((from[i] >> shift) & 15U) | (((qh[i] >> j) & 1U) << 4U);
+        y[32 * j + i] = scale * static_cast<float>(static_cast<int>(code)) - minimum;
+      }
+    }
+  }
+};
+static_assert(block_format<q5_k>);
+
+}  // namespace terrace::quant

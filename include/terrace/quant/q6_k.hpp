@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <terrace/quant/block_format.hpp>
+
+#include <cstdint>
+
+namespace terrace::quant {
+
+/// 256 weights of 6 bits around 32 in 16 groups of 16 with 8-bit scales.
+struct q6_k {
+  std::uint8_t
+      ql[128];  ///< low 4 bits; nibble g / 2 of byte 64h + 32(g & 1) + l: element 128h + 32g + l
+  std::uint8_t qh[64];     ///< high 2 bits; bits 2g, 2g+1 of byte 32h + l: element 128h + 32g + l
+  std::int8_t scales[16];  ///< one per 16 consecutive elements
+  le_f16 d;
+
+  static constexpr quant_type type = quant_type::q6_k;
+  static constexpr std::uint32_t elements = 256;
+
+  /// y = d * scale * (q - 32)
+  void decode(float* y) const noexcept {
+    float const super = d.value();
+    for (unsigned k = 0; k < 16; ++k) {
+      unsigned const half = k / 8U;
+      unsigned const group = (k / 2U) & 3U;
+      std::uint8_t const* const low = ql + 64 * half + 32 * (group & 1U) + 16 * (k & 1U);
+      std::uint8_t const* const high = qh + 32 * half + 16 * (k & 1U);
+      float const scale = super * static_cast<float>(scales[k]);
+      for (unsigned i = 0; i < 16; ++i) {
+        unsigned const code =
+            ((low[i] >> (4U * (group >> 1U))) & 15U) | (((high[i] >> (2U * group)) & 3U) << 4U);
+        y[16 * k + i] = scale * static_cast<float>(static_cast<int>(code) - 32);
+      }
+    }
+  }
+};
+static_assert(block_format<q6_k>);
+
+}  // namespace terrace::quant

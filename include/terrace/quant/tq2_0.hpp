@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <terrace/quant/block_format.hpp>
+
+#include <cstdint>
+
+namespace terrace::quant {
+
+/// 256 ternary weights of 2 bits under one scale.
+struct tq2_0 {
+  std::uint8_t qs[64];  ///< bits 2l, 2l+1 of byte 32h + i: element 128h + 32l + i
+  le_f16 d;
+
+  static constexpr quant_type type = quant_type::tq2_0;
+  static constexpr std::uint32_t elements = 256;
+
+  /// y = d * (q - 1)
+  void decode(float* y) const noexcept {
+    float const scale = d.value();
+    for (unsigned h = 0; h < 2; ++h) {
+      for (unsigned l = 0; l < 4; ++l) {
+        for (unsigned i = 0; i < 32; ++i) {
+          int const code = static_cast<int>((qs[32 * h + i] >> (2U * l)) & 3U);
+          y[128 * h + 32 * l + i] = scale * static_cast<float>(code - 1);
+        }
+      }
+    }
+  }
+};
+static_assert(block_format<tq2_0>);
+
+}  // namespace terrace::quant
