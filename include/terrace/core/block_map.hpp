@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <terrace/core/error.hpp>
 #include <terrace/core/ids.hpp>
 
 namespace terrace {
@@ -24,14 +25,15 @@ class block_map {
 
   [[nodiscard]] Value* find(block_id id) noexcept {
     for (std::size_t at = home(id);; at = next(at)) {
+      if (cells_[at].first == block_id{}) { return nullptr; }  // first, so that id 0 is never found
       if (cells_[at].first == id) { return &cells_[at].second; }
-      if (cells_[at].first == block_id{}) { return nullptr; }
     }
   }
   [[nodiscard]] Value const* find(block_id id) const noexcept { return const_cast<block_map*>(this)->find(id); }
 
   /// Inserts or replaces.
   Value& assign(block_id id, Value value) {
+    TERRACE_ASSERT(id != block_id{});
     if (Value* found = find(id)) { return *found = std::move(value); }
     if ((size_ + 1) * 2 > cells_.size()) { grow(); }
     ++size_;
@@ -44,7 +46,7 @@ class block_map {
   /// Removes `id` if present; returns whether it was.
   bool erase(block_id id) noexcept {
     std::size_t at = home(id);
-    while (cells_[at].first != id) {
+    while (cells_[at].first != id || id == block_id{}) {
       if (cells_[at].first == block_id{}) { return false; }
       at = next(at);
     }
