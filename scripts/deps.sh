@@ -35,7 +35,7 @@ has_package() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" =
 # Prints the packages that are missing: by program where any installation of the program will do, by package otherwise.
 missing_packages() {
   local entry
-  for entry in g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config git:git python3:python3 ccache:ccache \
+  for entry in g++:g++ cmake:cmake ninja:ninja-build make:make pkg-config:pkg-config git:git python3:python3 ccache:ccache \
     ${want_clang_format:+clang-format-16:clang-format-16}; do
     command -v "${entry%%:*}" >/dev/null || printf '%s\n' "${entry#*:}"
   done
@@ -73,23 +73,29 @@ has_catch2() {
   mkdir -p "$probe"
   printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(probe LANGUAGES NONE)' \
     'find_package(Catch2 3.4 REQUIRED)' >"$probe/CMakeLists.txt"
-  cmake -S "$probe" -B "$probe/build" >/dev/null 2>&1
+  cmake -G Ninja -S "$probe" -B "$probe/build" >/dev/null 2>&1
 }
 
-# Prints this machine's own apt entries for the suite $1 (their mirrors, keys and options), as sources of suite $2.
+# Writes this machine's own apt entries for the suite $1 (their mirrors, keys and options), as sources of suite $2, into
+# the folder $3, in both forms that apt reads.
 source_entries() {
-  local file
-  for file in /etc/apt/sources.list.d/*.sources; do
-    [ -r "$file" ] || continue
-    awk -v RS= -v from="$1" -v to="$2" '
-      /(^|\n)Enabled: *no/ { next }
-      ("\n" $0 "\n") ~ ("\nSuites:([^\n]* )? *" from "[ \n]") && /(^|\n)Components:[^\n]*main/ {
-        sub(/(^|\n)Types:[^\n]*/, "\nTypes: deb-src"); sub(/\nSuites:[^\n]*/, "\nSuites: " to)
-        sub(/\nComponents:[^\n]*/, "\nComponents: main"); sub(/^\n/, ""); print $0 "\n"
-      }' "$file"
-  done >"$work/entries.sources"
-  cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
-    sed -nE "s/^ *deb +(\[[^]]*\] +)?([^ ]+) +$1 +(.* )?main( .*)?\$/deb-src \1\2 $2 main/p" >"$work/entries.list"
+  local from=$1 to=$2 into=$3 file
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+    case "$file" in
+      *.list)
+        [ -r "$file" ] || continue
+        sed -nE "s/^ *deb +(\[[^]]*\] +)?([^ ]+) +$from +(.* )?main( .*)?\$/deb-src \1\2 $to main/p" "$file" >>"$into/a.list"
+        ;;
+      *.sources)
+        awk -v RS= -v from="$from" -v to="$to" '
+          /(^|\n)Enabled: *no/ { next }
+          ("\n" $0 "\n") ~ ("\nSuites:([^\n]* )? *" from "[ \n]") && /(^|\n)Components:[^\n]*main/ {
+            sub(/(^|\n)Types:[^\n]*/, "\nTypes: deb-src"); sub(/(^|\n)Suites:[^\n]*/, "\nSuites: " to)
+            sub(/(^|\n)Components:[^\n]*/, "\nComponents: main"); sub(/^\n/, ""); print $0 "\n"
+          }' "$file" >>"$into/b.sources"
+        ;;
+    esac
+  done
 }
 
 # Debian 12 has Catch2 2; its newer suite has the source of Catch2 3. Fetched through apt, which checks its signature,
@@ -98,10 +104,8 @@ install_catch2_from_newer_suite() {
   local codename newer=trixie source
   # shellcheck source=/dev/null
   codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
-  source_entries "$codename" "$newer"
   mkdir -p "$work/parts" "$work/lists/partial" "$work/source"
-  cp "$work/entries.sources" "$work/parts/newer.sources"
-  cp "$work/entries.list" "$work/parts/newer.list"
+  source_entries "$codename" "$newer" "$work/parts"
   chmod -R a+rX "$work"
   local -a private=(-qq -o Acquire::Retries=3 -o Acquire::Languages=none -o Dir::Etc::SourceList=/dev/null
     -o "Dir::Etc::SourceParts=$work/parts" -o "Dir::State::Lists=$work/lists"
