@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <string>
-#include <string_view>
-#include <variant>
-
 #include <terrace/admit/always.hpp>
 #include <terrace/admit/second_touch.hpp>
 #include <terrace/concepts/admission_policy.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/core/named_choice.hpp>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <variant>
 
 namespace terrace::admit {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/error.hpp>
+
 #include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
-
-#include <terrace/core/error.hpp>
 
 namespace terrace {
 
@@ -20,12 +20,13 @@ namespace terrace {
   return text;
 }
 
-/// Throws contract_error: `what` ("eviction policy") is not known under `name`; says which names are.
+/// Throws contract_error: `what` ("eviction policy") is not known under `name`; says which names
+/// are.
 [[noreturn]] inline void refuse_name(std::string_view what,
                                      std::string_view name,
                                      std::span<std::string_view const> names) {
-  throw contract_error{"there is no " + std::string{what} + " named `" + std::string{name} + "`; choose " +
-                       list_of(names)};
+  throw contract_error{"there is no " + std::string{what} + " named `" + std::string{name} +
+                       "`; choose " + list_of(names)};
 }
 
 }  // namespace terrace

@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <variant>
-
 #include <terrace/concepts/eviction_policy.hpp>
 #include <terrace/core/error.hpp>
 #include <terrace/core/ids.hpp>
@@ -19,13 +11,22 @@
 #include <terrace/evict/pinned.hpp>
 #include <terrace/evict/s3_fifo.hpp>
 
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
 namespace terrace::evict {
 
 /// An eviction policy chosen by name at run time, with its default tuning.
 /// Errors: contract_error for a name not in `names`; `oracle` is refused, for it needs the future.
 class any {
  public:
-  static constexpr std::array<std::string_view, 5> names{"lfu_decay", "lru", "clock", "s3_fifo", "pinned"};
+  static constexpr std::array<std::string_view, 5> names{
+      "lfu_decay", "lru", "clock", "s3_fifo", "pinned"};
 
   struct options {
     std::string name{names.front()};
@@ -62,8 +63,10 @@ class any {
       return choice{std::in_place_index<I>, typename chosen::options{}};
     } else {
       if (name == "oracle") {
-        throw contract_error{"the eviction policy `oracle` must know the future, which only terrace-replay does; "
-                             "choose " + list_of(names)};
+        throw contract_error{
+            "the eviction policy `oracle` must know the future, which only terrace-replay does; "
+            "choose " +
+            list_of(names)};
       }
       refuse_name("eviction policy", name, names);
     }

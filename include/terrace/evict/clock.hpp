@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-
 #include <terrace/concepts/eviction_policy.hpp>
 #include <terrace/core/error.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/evict/detail/block_nodes.hpp>
 #include <terrace/evict/detail/block_queue.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
 namespace terrace::evict {
 
-/// Second chances: each use raises a small counter, the hand lowers the counters it passes and evicts at zero.
+/// Second chances: each use raises a small counter, the hand lowers the counters it passes and
+/// evicts at zero.
 ///
-/// The ring is a queue here: the hand stands at the oldest block, and a block it passes becomes the newest. A block that
-/// may not leave keeps its counter and its place.
+/// The ring is a queue here: the hand stands at the oldest block, and a block it passes becomes the
+/// newest. A block that may not leave keeps its counter and its place.
 /// Cost: touch O(1) without reordering anything; `victim` amortised O(1) per touch it works off.
 class clock {
  public:

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/concepts/eviction_policy.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/ids.hpp>
+#include <terrace/evict/detail/block_nodes.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,24 +16,21 @@
 #include <string>
 #include <vector>
 
-#include <terrace/concepts/eviction_policy.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/ids.hpp>
-#include <terrace/evict/detail/block_nodes.hpp>
-
 namespace terrace::evict {
 
-/// Evicts the block with the fewest uses, where a use counts half after `half_life_tokens`; among equals the one used
-/// longest ago. The most robust single choice on expert traces.
+/// Evicts the block with the fewest uses, where a use counts half after `half_life_tokens`; among
+/// equals the one used longest ago. The most robust single choice on expert traces.
 ///
-/// A score s at token t orders as log2 s + t / half-life, which does not change as time passes and only rises with use.
-/// So touches only update the record, and a heap learns of the new score when the block next comes to its top.
+/// A score s at token t orders as log2 s + t / half-life, which does not change as time passes and
+/// only rises with use. So touches only update the record, and a heap learns of the new score when
+/// the block next comes to its top.
 /// Cost: touch O(1); `victim` amortised O(log n) per touch. Up to 64 refused blocks the victim is exact; beyond, a
 ///       block that has become free is noticed within (refused / 64) calls.
 class lfu_decay {
  public:
   struct options {
-    double half_life_tokens = 16;  ///< ticks after which a use counts half; above 0, at most a million
+    double half_life_tokens =
+        16;  ///< ticks after which a use counts half; above 0, at most a million
   };
 
   explicit lfu_decay(options chosen) : half_life_{chosen.half_life_tokens} {
@@ -101,13 +103,16 @@ class lfu_decay {
   };
 
   [[nodiscard]] double decay_over(std::uint32_t tokens) const noexcept {
-    return tokens < decay_.size() ? decay_[tokens] : std::exp2(-static_cast<double>(tokens) / half_life_);
+    return tokens < decay_.size() ? decay_[tokens]
+                                  : std::exp2(-static_cast<double>(tokens) / half_life_);
   }
   [[nodiscard]] entry current(detail::node_index at) const noexcept {
     record const& block = nodes_[at];
     return {std::log2(block.score) + block.token / half_life_, block.order, at, generations_[at]};
   }
-  [[nodiscard]] bool alive(entry const& each) const noexcept { return generations_[each.node] == each.generation; }
+  [[nodiscard]] bool alive(entry const& each) const noexcept {
+    return generations_[each.node] == each.generation;
+  }
   void push(entry const& each) {
     heap_.push_back(each);
     std::push_heap(heap_.begin(), heap_.end());
@@ -133,7 +138,8 @@ class lfu_decay {
       }
     }
   }
-  /// The lowest block of the heap that may leave; blocks refused on the way move to `just_refused_`.
+  /// The lowest block of the heap that may leave; blocks refused on the way move to
+  /// `just_refused_`.
   template <class MayLeave>
   [[nodiscard]] std::optional<block_id> lowest(MayLeave& may_leave) {
     while (!heap_.empty()) {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <optional>
-
 #include <terrace/concepts/eviction_policy.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/evict/detail/block_nodes.hpp>
 #include <terrace/evict/detail/block_queue.hpp>
 
+#include <cstddef>
+#include <optional>
+
 namespace terrace::evict {
 
 /// Evicts the block whose last use is the longest ago.
 ///
-/// A level smaller than one token's cycle (layers x top-k experts) hits nothing under this policy: every block is
-/// evicted just before it is needed again. Prefer lfu_decay there.
+/// A level smaller than one token's cycle (layers x top-k experts) hits nothing under this policy:
+/// every block is evicted just before it is needed again. Prefer lfu_decay there.
 /// Cost: every call O(1); `victim` as block_queue::scan.
 class lru {
  public:
@@ -30,7 +30,9 @@ class lru {
     order_.append(nodes_, nodes_.insert(id, {}));
   }
   void touch(block_id id) noexcept {
-    if (detail::node_index const at = nodes_.find(id); at != detail::no_node) { order_.make_newest(nodes_, at); }
+    if (detail::node_index const at = nodes_.find(id); at != detail::no_node) {
+      order_.make_newest(nodes_, at);
+    }
   }
   void forget(block_id id) noexcept {
     detail::node_index const at = nodes_.find(id);

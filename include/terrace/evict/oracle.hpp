@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/concepts/eviction_policy.hpp>
+#include <terrace/core/block_map.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/ids.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,18 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include <terrace/concepts/eviction_policy.hpp>
-#include <terrace/core/block_map.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/ids.hpp>
-
 namespace terrace::evict {
 
-/// Evicts the block whose next use is the farthest away: no policy misses less on blocks of one size. For replays only,
-/// since it must be told the future.
+/// Evicts the block whose next use is the farthest away: no policy misses less on blocks of one
+/// size. For replays only, since it must be told the future.
 ///
-/// Every admit and every touch stands for the block's next occurrence in `future`, so blocks enter on use and never
-/// ahead of it; a use beyond those foretold is taken as the last one.
+/// Every admit and every touch stands for the block's next occurrence in `future`, so blocks enter
+/// on use and never ahead of it; a use beyond those foretold is taken as the last one.
 /// Cost:   O(log n) a use; 20 bytes per foretold use.
 /// Source: Belady 1966.
 class oracle {
@@ -32,7 +32,8 @@ class oracle {
   explicit oracle(options chosen) {
     std::vector<block_id> const& future = chosen.future;
     if (future.size() >= never) {
-      throw contract_error{"evict::oracle: the future has more than 4294967294 uses; replay a shorter trace"};
+      throw contract_error{
+          "evict::oracle: the future has more than 4294967294 uses; replay a shorter trace"};
     }
     next_same_.assign(future.size(), never);
     heap_.reserve(future.size());
@@ -100,7 +101,8 @@ class oracle {
 
   block_map<block> blocks_;
   std::vector<position> next_same_;  ///< per use: the next use of the same block
-  std::vector<entry> heap_;          ///< farthest next use on top; entries a later use has replaced are skipped
+  std::vector<entry>
+      heap_;  ///< farthest next use on top; entries a later use has replaced are skipped
   std::vector<entry> refused_;
 };
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <optional>
-
 #include <terrace/concepts/eviction_policy.hpp>
 #include <terrace/core/ids.hpp>
 
+#include <cstddef>
+#include <optional>
+
 namespace terrace::evict {
 
-/// Never evicts: who came first stays. For levels filled once, and as the floor any other policy must beat.
+/// Never evicts: who came first stays. For levels filled once, and as the floor any other policy
+/// must beat.
 class pinned {
  public:
   struct options {};

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/concepts/eviction_policy.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/ids.hpp>
+#include <terrace/evict/detail/block_nodes.hpp>
+#include <terrace/evict/detail/block_queue.hpp>
+#include <terrace/evict/detail/ghost_list.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,24 +16,19 @@
 #include <string>
 #include <utility>
 
-#include <terrace/concepts/eviction_policy.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/ids.hpp>
-#include <terrace/evict/detail/block_nodes.hpp>
-#include <terrace/evict/detail/block_queue.hpp>
-#include <terrace/evict/detail/ghost_list.hpp>
-
 namespace terrace::evict {
 
-/// Two queues and a memory: newcomers pass a small queue and reach the main one only when used again in time, or when
-/// they were dropped recently. Shares are of the bytes resident, so blocks may differ in size.
+/// Two queues and a memory: newcomers pass a small queue and reach the main one only when used
+/// again in time, or when they were dropped recently. Shares are of the bytes resident, so blocks
+/// may differ in size.
 ///
 /// Cost:   touch O(1) without reordering anything; `victim` amortised O(1) per touch it works off.
 /// Source: Yang et al., FIFO queues are all you need for cache eviction, SOSP 2023.
 class s3_fifo {
  public:
   struct options {
-    double small_share = 0.1;    ///< part of the resident bytes the small queue keeps; above 0, below 1
+    double small_share =
+        0.1;  ///< part of the resident bytes the small queue keeps; above 0, below 1
     unsigned promote_after = 1;  ///< touches in the small queue that lead to the main one; 1 to 3
   };
 
@@ -36,8 +38,8 @@ class s3_fifo {
                            "; choose a share above 0 and below 1"};
     }
     if (chosen.promote_after < 1 || chosen.promote_after > most_uses) {
-      throw contract_error{"evict::s3_fifo: promote_after is " + std::to_string(chosen.promote_after) +
-                           "; choose 1, 2 or 3"};
+      throw contract_error{"evict::s3_fifo: promote_after is " +
+                           std::to_string(chosen.promote_after) + "; choose 1, 2 or 3"};
     }
   }
 
@@ -56,14 +58,16 @@ class s3_fifo {
     record const gone = nodes_[at];
     leave(at);
     nodes_.erase(at);
-    auto const main_share = static_cast<std::uint64_t>((1 - options_.small_share) * static_cast<double>(resident()));
+    auto const main_share =
+        static_cast<std::uint64_t>((1 - options_.small_share) * static_cast<double>(resident()));
     ghosts_.shrink_to(std::max(main_share, gone.bytes));
     if (!gone.in_main) { ghosts_.remember(id, gone.bytes, std::max(main_share, gone.bytes)); }
   }
   template <class MayLeave>
   [[nodiscard]] std::optional<block_id> victim(MayLeave&& may_leave) {
-    bool const small_first =
-        static_cast<double>(small_bytes_) >= options_.small_share * static_cast<double>(resident()) || main_.empty();
+    bool const small_first = static_cast<double>(small_bytes_) >=
+                                 options_.small_share * static_cast<double>(resident()) ||
+                             main_.empty();
     for (auto const how : {detail::effort::quick, detail::effort::full}) {
       for (bool const from_small : {small_first, !small_first}) {
         auto const at = from_small ? scan_small(how, may_leave) : scan_main(how, may_leave);

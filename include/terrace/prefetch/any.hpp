@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <span>
-#include <string>
-#include <string_view>
-#include <variant>
-
 #include <terrace/concepts/prefetch_policy.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/core/named_choice.hpp>
 #include <terrace/prefetch/gate_lookahead.hpp>
 #include <terrace/prefetch/none.hpp>
 #include <terrace/prefetch/trace_markov.hpp>
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
 
 namespace terrace::prefetch {
 

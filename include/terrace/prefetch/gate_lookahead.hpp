@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/concepts/prefetch_policy.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/ids.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -9,44 +13,46 @@
 #include <string>
 #include <vector>
 
-#include <terrace/concepts/prefetch_policy.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/ids.hpp>
-
 namespace terrace::prefetch {
 
-/// Fetches what a later layer's router would choose on this layer's state. Lives on the pipeline's hints.
+/// Fetches what a later layer's router would choose on this layer's state. Lives on the pipeline's
+/// hints.
 ///
-/// Candidates of the nearest layer come first, within a layer the best scored. Hints for one layer add up: an expert
-/// hinted again takes its newest score. Candidates are dropped once an expert of their layer, or of a later one, has
-/// been asked for: the real router has spoken.
+/// Candidates of the nearest layer come first, within a layer the best scored. Hints for one layer
+/// add up: an expert hinted again takes its newest score. Candidates are dropped once an expert of
+/// their layer, or of a later one, has been asked for: the real router has spoken.
 /// Cost:   a hint sorts its candidates; a suggestion looks at width + slack of them per layer; at most 64 layers are kept.
 /// Source: Eliseev and Mazur 2023 (speculative expert loading).
 class gate_lookahead {
  public:
   struct options {
     std::size_t width = 8;  ///< best candidates kept per layer; about the router's top-k
-    std::size_t slack = 2;  ///< candidates kept beyond them, because the guess is off by a rank or two
+    std::size_t slack =
+        2;  ///< candidates kept beyond them, because the guess is off by a rank or two
   };
 
   explicit gate_lookahead(options chosen) : keep_{chosen.width + chosen.slack} {
     if (chosen.width < 1 || chosen.width > most_kept || chosen.slack > most_kept) {
-      throw contract_error{"prefetch::gate_lookahead: width is " + std::to_string(chosen.width) + " and slack is " +
-                           std::to_string(chosen.slack) + "; choose a width from 1 to 4096 and a slack up to 4096"};
+      throw contract_error{"prefetch::gate_lookahead: width is " + std::to_string(chosen.width) +
+                           " and slack is " + std::to_string(chosen.slack) +
+                           "; choose a width from 1 to 4096 and a slack up to 4096"};
     }
   }
 
   void observe(access const& seen) noexcept {
-    if (kind_of(seen.block) != block_kind::expert) { return; }  // a layer's dense blocks come before its experts
+    if (kind_of(seen.block) != block_kind::expert) {
+      return;
+    }  // a layer's dense blocks come before its experts
     layer_id const reached = layer_of(seen.block);
     if (pending_.empty() || pending_.front().layer > reached) { return; }
     std::erase_if(pending_, [reached](candidates const& each) { return each.layer <= reached; });
   }
 
   void hint(lookahead const& ahead) {
-    auto at = std::lower_bound(pending_.begin(), pending_.end(), ahead.layer, [](candidates const& each, layer_id layer) {
-      return each.layer < layer;
-    });
+    auto at = std::lower_bound(
+        pending_.begin(), pending_.end(), ahead.layer, [](candidates const& each, layer_id layer) {
+          return each.layer < layer;
+        });
     if (at == pending_.end() || at->layer != ahead.layer) {
       if (pending_.size() >= most_layers) { return; }
       at = pending_.insert(at, {ahead.layer, {}});
@@ -103,7 +109,9 @@ class gate_lookahead {
   }
   /// Equal scores keep their order: hints come best first.
   void keep_best(std::vector<candidate>& list) const {
-    std::stable_sort(list.begin(), list.end(), [](candidate const& a, candidate const& b) { return a.score > b.score; });
+    std::stable_sort(list.begin(), list.end(), [](candidate const& a, candidate const& b) {
+      return a.score > b.score;
+    });
     if (list.size() > keep_) { list.resize(keep_); }
   }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <span>
-
 #include <terrace/concepts/prefetch_policy.hpp>
 #include <terrace/core/ids.hpp>
+
+#include <cstddef>
+#include <span>
 
 namespace terrace::prefetch {
 

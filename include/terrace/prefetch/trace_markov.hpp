@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/concepts/prefetch_policy.hpp>
+#include <terrace/core/block_map.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/ids.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -10,29 +15,24 @@
 #include <utility>
 #include <vector>
 
-#include <terrace/concepts/prefetch_policy.hpp>
-#include <terrace/core/block_map.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/ids.hpp>
-
 namespace terrace::prefetch {
 
-/// Fetches what followed before: learns which experts of the next layer come after each expert of this one, and adds
-/// the experts the next layer used for the previous token.
+/// Fetches what followed before: learns which experts of the next layer come after each expert of
+/// this one, and adds the experts the next layer used for the previous token.
 ///
-/// The chance of a candidate is the mean over this layer's experts of how often it followed them, plus, if the previous
-/// token used it, the measured rate at which experts repeat. Sets above `most_experts` (prefill batches) teach nothing,
-/// for which token wanted what is lost in them.
+/// The chance of a candidate is the mean over this layer's experts of how often it followed them,
+/// plus, if the previous token used it, the measured rate at which experts repeat. Sets above
+/// `most_experts` (prefill batches) teach nothing, for which token wanted what is lost in them.
 /// Cost:   per layer and token O(k * k * successors); memory at most sources * (successors * 8 + 48) bytes.
 class trace_markov {
  public:
   struct options {
-    std::size_t width = 8;         ///< suggestions per layer at most; 1 to 256
-    float least_chance = 0.35F;    ///< candidates below it are not worth a read; 0 to 1
-    std::size_t successors = 16;   ///< followers remembered per expert; 1 to 64
-    float half_life_uses = 64;     ///< uses of an expert after which what followed it counts half
-    std::size_t sources = 131'072; ///< experts remembered at most; later ones are not learnt
-    std::size_t most_experts = 64; ///< largest set that counts as one token's
+    std::size_t width = 8;          ///< suggestions per layer at most; 1 to 256
+    float least_chance = 0.35F;     ///< candidates below it are not worth a read; 0 to 1
+    std::size_t successors = 16;    ///< followers remembered per expert; 1 to 64
+    float half_life_uses = 64;      ///< uses of an expert after which what followed it counts half
+    std::size_t sources = 131'072;  ///< experts remembered at most; later ones are not learnt
+    std::size_t most_experts = 64;  ///< largest set that counts as one token's
   };
 
   explicit trace_markov(options chosen) : options_{chosen} {
@@ -42,8 +42,12 @@ class trace_markov {
 
   void observe(access const& seen) {
     if (kind_of(seen.block) != block_kind::expert) { return; }
-    if (now_.experts.empty() || layer_of(seen.block) != now_.layer) { start_layer(layer_of(seen.block)); }
-    if (now_.experts.size() <= options_.most_experts) { now_.experts.push_back(index_of(seen.block)); }
+    if (now_.experts.empty() || layer_of(seen.block) != now_.layer) {
+      start_layer(layer_of(seen.block));
+    }
+    if (now_.experts.size() <= options_.most_experts) {
+      now_.experts.push_back(index_of(seen.block));
+    }
     guessed_ = false;
   }
   void hint(lookahead const&) noexcept {}
@@ -76,18 +80,22 @@ class trace_markov {
 
   static void validate(options const& chosen) {
     auto const refuse = [](char const* option, auto value, char const* range) {
-      throw contract_error{"prefetch::trace_markov: " + std::string{option} + " is " + std::to_string(value) +
-                           "; choose " + range};
+      throw contract_error{"prefetch::trace_markov: " + std::string{option} + " is " +
+                           std::to_string(value) + "; choose " + range};
     };
     if (chosen.width < 1 || chosen.width > 256) { refuse("width", chosen.width, "from 1 to 256"); }
     if (!(chosen.least_chance >= 0 && chosen.least_chance <= 1)) {
       refuse("least_chance", chosen.least_chance, "a chance from 0 to 1");
     }
-    if (chosen.successors < 1 || chosen.successors > 64) { refuse("successors", chosen.successors, "from 1 to 64"); }
+    if (chosen.successors < 1 || chosen.successors > 64) {
+      refuse("successors", chosen.successors, "from 1 to 64");
+    }
     if (!(chosen.half_life_uses > 0 && chosen.half_life_uses <= 1e6F)) {
       refuse("half_life_uses", chosen.half_life_uses, "a number above 0 and at most 1000000");
     }
-    if (chosen.sources < 1 || chosen.sources > 4'194'304) { refuse("sources", chosen.sources, "from 1 to 4194304"); }
+    if (chosen.sources < 1 || chosen.sources > 4'194'304) {
+      refuse("sources", chosen.sources, "from 1 to 4194304");
+    }
     if (chosen.most_experts < 1 || chosen.most_experts > 256) {
       refuse("most_experts", chosen.most_experts, "from 1 to 256");
     }
@@ -107,7 +115,9 @@ class trace_markov {
   void finish_layer() {
     if (now_.experts.empty()) { return; }
     if (before_.layer != no_layer && !is_batch(before_) && !is_batch(now_)) {
-      for (std::uint32_t const expert : before_.experts) { learn(expert_block(before_.layer, expert_id{expert})); }
+      for (std::uint32_t const expert : before_.experts) {
+        learn(expert_block(before_.layer, expert_id{expert}));
+      }
     }
     if (before_.layer != no_layer) { memory_of(before_.layer).next = now_.layer; }
     layer_memory& here = memory_of(now_.layer);
@@ -139,9 +149,10 @@ class trace_markov {
         found->weight += 1;
         continue;
       }
-      auto const least = std::min_element(row.begin(), row.end(), [](follower const& a, follower const& b) {
-        return a.weight < b.weight;
-      });
+      auto const least =
+          std::min_element(row.begin(), row.end(), [](follower const& a, follower const& b) {
+            return a.weight < b.weight;
+          });
       if (least->weight < 1) { *least = {expert, 1}; }
     }
   }
@@ -159,7 +170,9 @@ class trace_markov {
       source const* known = sources_.find(expert_block(now_.layer, expert_id{expert}));
       if (known == nullptr) { continue; }
       float const share = 1 / (known->weight * static_cast<float>(now_.experts.size()));
-      for (follower const& each : followers_of(*known)) { add_chance(each.expert, each.weight * share); }
+      for (follower const& each : followers_of(*known)) {
+        add_chance(each.expert, each.weight * share);
+      }
     }
     for (std::uint32_t const expert : memory_of(next).experts) { add_chance(expert, repeat_rate_); }
     std::stable_sort(chances_.begin(), chances_.end(), [](follower const& a, follower const& b) {
@@ -189,13 +202,15 @@ class trace_markov {
   [[nodiscard]] std::span<follower> followers_of(source const& from) noexcept {
     return std::span{followers_}.subspan(from.row * options_.successors, options_.successors);
   }
-  [[nodiscard]] static bool contains(std::vector<std::uint32_t> const& experts, std::uint32_t expert) noexcept {
+  [[nodiscard]] static bool contains(std::vector<std::uint32_t> const& experts,
+                                     std::uint32_t expert) noexcept {
     return std::find(experts.begin(), experts.end(), expert) != experts.end();
   }
 
   options options_;
   float decay_ = 1;
-  float repeat_rate_ = 0.35F;  ///< chance that an expert is used again by the next token; measured from here on
+  float repeat_rate_ =
+      0.35F;  ///< chance that an expert is used again by the next token; measured from here on
   layer_set before_;
   layer_set now_;
   block_map<source> sources_;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include <terrace/core/block_map.hpp>
 #include <terrace/core/error.hpp>
 #include <terrace/core/ids.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 namespace terrace::evict::detail {
 
@@ -17,8 +17,8 @@ inline constexpr node_index no_node = 0xFFFF'FFFFU;
 
 /// One small record per resident block, found by id and named by a 32-bit index.
 ///
-/// Records sit side by side in one array and ids in another: a touch reads one cell of the map and one record, and the
-/// records of 80,000 blocks still fit a second-level cache.
+/// Records sit side by side in one array and ids in another: a touch reads one cell of the map and
+/// one record, and the records of 80,000 blocks still fit a second-level cache.
 template <class Record>
 class block_nodes {
  public:
@@ -31,7 +31,8 @@ class block_nodes {
   [[nodiscard]] Record& operator[](node_index at) noexcept { return records_[at]; }
   [[nodiscard]] Record const& operator[](node_index at) const noexcept { return records_[at]; }
 
-  /// Adds a block that is not there yet. Memory is reserved before anything changes, so a failure leaves no trace.
+  /// Adds a block that is not there yet. Memory is reserved before anything changes, so a failure
+  /// leaves no trace.
   node_index insert(block_id id, Record record) {
     TERRACE_ASSERT(id != block_id{});
     if (free_.empty()) { add_free_node(); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include <terrace/evict/detail/block_nodes.hpp>
+
+#include <cstdint>
 
 namespace terrace::evict::detail {
 
@@ -24,12 +24,13 @@ enum class verdict : std::uint8_t {
 /// Whether a scan that found nothing among the likely blocks asks every other one too.
 enum class effort : std::uint8_t { quick, full };
 
-/// Blocks from oldest to newest, with a scan that stays cheap while many of the oldest may not leave.
+/// Blocks from oldest to newest, with a scan that stays cheap while many of the oldest may not
+/// leave.
 ///
-/// The blocks refused by earlier scans form the old end of the queue, [oldest, fresh). A scan asks again about the 64
-/// oldest of them, then about 64 others in turn, then goes on from `fresh`. So up to 64 refused blocks the answer is
-/// exact; beyond that a block that has become free is noticed within (refused / 64) scans, where asking all of them
-/// each time would make a long run quadratic.
+/// The blocks refused by earlier scans form the old end of the queue, [oldest, fresh). A scan asks
+/// again about the 64 oldest of them, then about 64 others in turn, then goes on from `fresh`. So
+/// up to 64 refused blocks the answer is exact; beyond that a block that has become free is noticed
+/// within (refused / 64) scans, where asking all of them each time would make a long run quadratic.
 class block_queue {
  public:
   static constexpr int recheck_limit = 64;
@@ -58,8 +59,8 @@ class block_queue {
     if (at != newest_) { requeue(nodes, at); }
   }
 
-  /// Oldest block that `judge(node_index) -> verdict` takes; it stays in the queue. A judge that answers `requeue` or
-  /// `moved` must do so finitely often.
+  /// Oldest block that `judge(node_index) -> verdict` takes; it stays in the queue. A judge that
+  /// answers `requeue` or `moved` must do so finitely often.
   template <class Record, class Judge>
   [[nodiscard]] node_index scan(block_nodes<Record>& nodes, effort how, Judge&& judge) {
     node_index at = oldest_;
@@ -86,7 +87,8 @@ class block_queue {
     unlink(nodes, at);
     append(nodes, at);
   }
-  /// Asks about `recheck_limit` formerly refused blocks from `at` on; leaves `at` on the taken or the next one.
+  /// Asks about `recheck_limit` formerly refused blocks from `at` on; leaves `at` on the taken or
+  /// the next one.
   template <class Record, class Judge>
   [[nodiscard]] verdict ask(block_nodes<Record>& nodes, Judge& judge, node_index& at) {
     for (int asked = 0; asked < recheck_limit && at != fresh_ && at != no_node; ++asked) {
@@ -113,8 +115,9 @@ class block_queue {
 
   node_index oldest_ = no_node;
   node_index newest_ = no_node;
-  node_index fresh_ = no_node;    ///< oldest block no scan has refused since it was appended
-  node_index recheck_ = no_node;  ///< next formerly refused block to ask about, beyond the oldest 64
+  node_index fresh_ = no_node;  ///< oldest block no scan has refused since it was appended
+  node_index recheck_ =
+      no_node;  ///< next formerly refused block to ask about, beyond the oldest 64
 };
 
 }  // namespace terrace::evict::detail

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <new>
-
 #include <terrace/core/ids.hpp>
 #include <terrace/evict/detail/block_nodes.hpp>
 #include <terrace/evict/detail/block_queue.hpp>
+
+#include <cstdint>
+#include <new>
 
 namespace terrace::evict::detail {
 
 /// Ids of blocks dropped lately, oldest forgotten first, bounded by the bytes those blocks had.
 class ghost_list {
  public:
-  /// Remembers `id` and keeps at most `limit_bytes` worth of blocks. Best effort: out of memory, it forgets instead.
+  /// Remembers `id` and keeps at most `limit_bytes` worth of blocks. Best effort: out of memory, it
+  /// forgets instead.
   void remember(block_id id, std::uint64_t bytes, std::uint64_t limit_bytes) noexcept {
     static_cast<void>(recall(id));
     try {
       order_.append(nodes_, nodes_.insert(id, record{{}, bytes}));
       bytes_ += bytes;
-    } catch (std::bad_alloc const&) {
-      return;
-    }
+    } catch (std::bad_alloc const&) { return; }
     shrink_to(limit_bytes);
   }
   /// Whether `id` is remembered; forgets it.
