@@ -6,29 +6,23 @@
 
 namespace terrace::observe {
 
-/// What one tier held and moved since its store was made. Whoever acts counts; nothing here is
-/// synchronised.
+/// What happened at one level of a chain since its store was made. Bytes are as held in the tier,
+/// padding included.
 struct tier_counters {
-  std::string name;  ///< "dram"
-  std::string mode;  ///< how bytes travel or lie, in words ("io_uring, direct"); may be empty
-  std::uint64_t capacity_bytes = 0;  ///< 0 for a home, which has no cap
-  std::uint64_t used_bytes = 0;      ///< held now
-  std::uint64_t peak_bytes = 0;      ///< most ever held at one instant
-  std::uint64_t hits = 0;            ///< blocks asked for and found here
-  std::uint64_t misses = 0;          ///< blocks asked for and not found here
-  std::uint64_t bytes_in = 0;        ///< copied into this tier
-  std::uint64_t bytes_out = 0;       ///< copied out of this tier, to a faster one
-  std::uint64_t evictions = 0;       ///< blocks dropped to make room
-  std::uint64_t prefetched = 0;      ///< blocks brought in before anybody asked
-  std::uint64_t prefetch_hits = 0;   ///< of those, asked for before they left
-  std::uint64_t stall_ns =
-      0;  ///< nanoseconds the pipeline waited for bytes on their way into this tier
+  std::string name;  ///< "dram", "pmem", "nvme"
+  std::string mode;  ///< how the tier works here, in words; says "emulated" when it is
+  std::uint64_t capacity_bytes = 0;  ///< 0 for a home
+  std::uint64_t used_bytes = 0;
+  std::uint64_t peak_bytes = 0;
+  std::uint64_t hits = 0;    ///< blocks asked of this level that were there
+  std::uint64_t misses = 0;  ///< blocks asked of this level that were not
+  std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_out = 0;
+  std::uint64_t evictions = 0;
+  std::uint64_t prefetched = 0;     ///< blocks brought in before they were asked for
+  std::uint64_t prefetch_used = 0;  ///< of those, blocks that were asked for while still here
+  std::uint64_t stall_ns = 0;       ///< time the pipeline waited for bytes from this level
 
-  /// Records that the tier holds `bytes` now.
-  void holds(std::uint64_t bytes) noexcept {
-    used_bytes = bytes;
-    if (bytes > peak_bytes) { peak_bytes = bytes; }
-  }
   /// Share of the asked blocks that were found, 0 to 1; 0 when nothing was asked.
   [[nodiscard]] double hit_rate() const noexcept {
     std::uint64_t const asked = hits + misses;

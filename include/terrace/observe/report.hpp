@@ -42,7 +42,7 @@ using report_row = std::array<std::string, report_columns.size()>;
   std::string prefetched = "-";
   if (tier.prefetched != 0) {
     prefetched =
-        std::to_string(tier.prefetched) + " (" + std::to_string(tier.prefetch_hits) + " used)";
+        std::to_string(tier.prefetched) + " (" + std::to_string(tier.prefetch_used) + " used)";
   }
   return {tier.name,
           tier.capacity_bytes == 0 ? "-" : format_size(tier.capacity_bytes),
