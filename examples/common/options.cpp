@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.hpp"
+
+#include "chains.hpp"
+
+#include <terrace/core/named_choice.hpp>
+#include <terrace/evict/any.hpp>
+#include <terrace/prefetch/any.hpp>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace terrace::runner {
+namespace {
+
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  auto const* const last = text.data() + text.size();
+  auto const [end, code] = std::from_chars(text.data(), last, value);
+  if (code != std::errc{} || end != last || text.empty()) { return std::nullopt; }
+  return value;
+}
+
+/// "1,2,3"; spaces around a comma are allowed. Nothing when an item is no id.
+std::optional<std::vector<std::int32_t>> parse_ids(std::string_view text) {
+  std::vector<std::int32_t> ids;
+  while (true) {
+    auto const comma = text.find(',');
+    auto item = text.substr(0, comma);
+    while (item.starts_with(' ')) { item.remove_prefix(1); }
+    while (item.ends_with(' ')) { item.remove_suffix(1); }
+    auto const id = parse_number<std::int32_t>(item);
+    if (!id || *id < 0) { return std::nullopt; }
+    ids.push_back(*id);
+    if (comma == std::string_view::npos) { return ids; }
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::vector<bench_item> parse_bench(std::string const& text) {
+  std::vector<bench_item> items;
+  for (std::string_view rest = text;;) {
+    auto const comma = rest.find(',');
+    auto const item = rest.substr(0, comma);
+    bool const prefill = item.starts_with("pp");
+    int const tokens = item.size() > 2 ? parse_number<int>(item.substr(2)).value_or(0) : 0;
+    if (!(prefill || item.starts_with("tg")) || tokens < 1) {
+      throw usage_error{fmt::format(
+          "--bench: `{}` is neither ppN (prefill) nor tgN (generation) with N of at least 1",
+          item)};
+    }
+    items.push_back({.prefill = prefill, .tokens = tokens});
+    if (comma == std::string_view::npos) { return items; }
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+/// Builds the options one by one and remembers their names for the checks that follow.
+class parser {
+ public:
+  parser() : app_{"Runs a language model whose weights may live on several tiers of memory."} {
+    app_.set_help_flag("-h,--help", "Print this help");
+    add_prompt();
+    add_generation();
+    add_machine();
+    add_chain();
+    add_outputs();
+    add_absent();
+  }
+
+  options parse(int argc, char const* const* argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (CLI::CallForHelp const&) {
+      options help;
+      help.help = true;
+      help.help_text = app_.help();
+      return help;
+    } catch (CLI::ParseError const& refused) {
+      throw usage_error{std::string{refused.what()} + "; see --help"};
+    }
+    if (!read_.list_chains) { check(); }
+    return std::move(read_);
+  }
+
+ private:
+  /// An option with one value, whose text `take` reads; CLI11's own conversions would accept "0x10"
+  /// and "010".
+  template <class Take>
+  void add(std::string const& name, std::string const& value, std::string const& help, Take take) {
+    app_.add_option_function<std::string>(
+            name, [take](std::string const& text) { take(text); }, help)
+        ->type_name(value);
+  }
+  template <class Number>
+  void add_number(std::string const& name,
+                  Number& target,
+                  Number least,
+                  std::string const& help,
+                  Number most = std::numeric_limits<Number>::max()) {
+    add(name, "N", help, [name, &target, least, most](std::string const& text) {
+      auto const value = parse_number<Number>(text);
+      if (!value || !(*value >= least && *value <= most)) {
+        auto const range = most == std::numeric_limits<Number>::max()
+                               ? fmt::format("of at least {}", least)
+                               : fmt::format("from {} to {}", least, most);
+        throw usage_error{fmt::format("{}: `{}` is not a number {}", name, text, range)};
+      }
+      target = *value;
+    });
+  }
+  template <class Optional>
+  void add_parsed(std::string const& name,
+                  std::string const& value,
+                  std::string const& help,
+                  Optional& target) {
+    add(name, value, help, [name, value, &target](std::string const& text) {
+      target = Optional::value_type::parse(text);
+      if (!target) {
+        throw usage_error{fmt::format("{}: `{}` is not a {} (see --help)", name, text, value)};
+      }
+    });
+  }
+  template <class Target>
+  void add_text(std::string const& name,
+                std::string const& value,
+                std::string const& help,
+                Target& target) {
+    add(name, value, help, [name, &target](std::string const& text) {
+      if (text.empty() && !std::is_same_v<Target, std::optional<std::string>>) {
+        throw usage_error{name + ": the path is empty"};
+      }
+      target = text;
+    });
+  }
+  /// An option whose value is one of a few words; `take` gets the index of the word.
+  template <class Take>
+  void add_choice(std::string const& name,
+                  std::vector<std::string_view> const& words,
+                  std::string const& help,
+                  Take take) {
+    add(name,
+        fmt::format("{}", fmt::join(words, "|")),
+        help,
+        [name, words, take](std::string const& text) {
+          auto const found = std::find(words.begin(), words.end(), text);
+          if (found == words.end()) {
+            throw usage_error{
+                fmt::format("{}: `{}` is not a choice; give {}", name, text, list_of(words))};
+          }
+          take(static_cast<std::size_t>(found - words.begin()));
+        });
+  }
+
+  void add_prompt() {
+    auto& prompt = read_.prompt;
+    add_text(
+        "-m,--model", "PATH", "Any shard of a GGUF, a safetensors file, or a folder", read_.model);
+    add_text("-p,--prompt", "TEXT", "The prompt", prompt.text);
+    add_text("--prompt-file",
+             "FILE",
+             "The prompt is the content of FILE (- is standard input)",
+             prompt.file);
+    add("--prompt-ids",
+        "IDS",
+        "The prompt as token ids, verbatim: 1,2,3",
+        [&prompt](std::string const& text) {
+          prompt.ids = parse_ids(text);
+          if (!prompt.ids) {
+            throw usage_error{fmt::format(
+                "--prompt-ids: `{}` is not a list of ids with commas, like 1,2,3", text)};
+          }
+        });
+    app_.add_flag("--chat",
+                  prompt.chat,
+                  "The prompt is a user's message, put into the model's chat template");
+    add_text("--system", "TEXT", "System message of the chat", prompt.system);
+    add_text("--messages", "FILE", "A chat as a JSON array of {role, content}", prompt.messages);
+    add_choice("--thinking",
+               {"on", "off"},
+               "Ask the chat template for (no) thinking",
+               [&prompt](std::size_t word) { prompt.thinking = word == 0; });
+  }
+
+  void add_generation() {
+    add_number("-n,--tokens", read_.tokens, 0, "Most tokens to generate (64)");
+    app_.add_flag("--ignore-eos", read_.ignore_eos, "Go on after an end token");
+    add_number("--temp",
+               read_.sampler.temperature,
+               0.0F,
+               "Sampling temperature; 0, the default, is greedy",
+               std::numeric_limits<float>::max());
+    add_number("--top-k", read_.sampler.top_k, 0, "Sample among the K likeliest tokens (0: all)");
+    add("--top-p",
+        "F",
+        "Sample among the likeliest tokens that sum to F (1: all)",
+        [this](std::string const& text) {
+          auto const share = parse_number<float>(text);
+          if (!share || !(*share > 0 && *share <= 1)) {
+            throw usage_error{
+                fmt::format("--top-p: `{}` is not a number above 0 and at most 1", text)};
+          }
+          read_.sampler.top_p = *share;
+        });
+    add_number("--min-p",
+               read_.sampler.min_p,
+               0.0F,
+               "Drop tokens below F times the likeliest one's probability",
+               1.0F);
+    add_number("--seed", read_.sampler.seed, std::uint64_t{0}, "Seed of the sampler (0)");
+    add_number("--ctx", read_.context, 1, "Longest sequence in tokens (what the run needs)");
+  }
+
+  void add_machine() {
+    add_number("--threads",
+               read_.threads,
+               1,
+               "Threads that compute (processors this process may use)",
+               1024);
+    add_choice("--backend", {"cpu", "cuda", "kokkos"}, "What computes", [](std::size_t word) {
+      if (word != 0) { throw absent("--backend cuda and kokkos"); }
+    });
+    add_choice(
+        "--numerics",
+        {"exact", "fast"},
+        "How activations are rounded (fast)",
+        [this](std::size_t word) { read_.mode = word == 0 ? numerics::exact : numerics::fast; });
+    add_choice("--kv",
+               {"f32", "f16", "q8", "k8v4", "tq4", "tq3"},
+               "Cached keys and values (f32 under exact, else f16)",
+               [this](std::size_t word) {
+                 if (word > 1) { throw absent("--kv q8, k8v4, tq4 and tq3"); }
+                 read_.half_kv = word == 1;
+               });
+    add("--dispatch", "host", "Where experts are computed", [](std::string const& text) {
+      if (text == "device" || text == "auto" || text.starts_with("min-batch:")) {
+        throw absent("--dispatch device, min-batch and auto");
+      }
+      if (text != "host") {
+        throw usage_error{fmt::format("--dispatch: `{}` is not a choice; give host", text)};
+      }
+    });
+  }
+
+  void add_chain() {
+    auto& chain = read_.chain;
+    chain.name = chain_table.front().name;
+    std::vector<std::string_view> names;
+    for (auto const& entry : chain_table) { names.push_back(entry.name); }
+    add_choice("--chain", names, "Which tiers, fast to slow", [&chain](std::size_t word) {
+      chain.name = chain_table[word].name;
+    });
+    app_.add_flag("--list-chains", read_.list_chains, "List the chains and exit");
+    add_parsed("--dram",
+               "SIZE",
+               "Cap of main memory: 512MiB, 25% of what is free, or all (the default)",
+               chain.dram);
+    add("--pmem",
+        "PATH[:SIZE]",
+        "Persistent memory: a DAX device, or a file that is made or extended to SIZE",
+        [&chain](std::string const& text) {
+          chain.pmem = sized_path::parse(text);
+          if (chain.pmem->path.empty()) { throw usage_error{"--pmem: the path is empty"}; }
+        });
+    app_.add_option("--place",
+                    chain.place,
+                    "Keep tensors in a tier: 'REGEX=TIER[:pin]', repeatable, first match wins")
+        ->type_name("RULE")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    add_parsed("--experts",
+               "N|N%",
+               "Expert slots of the fastest tier, of all routed experts",
+               chain.experts);
+    add_policy("--evict", "Who leaves a full tier", chain.evict, evict::any::names, "oracle");
+    add_policy("--prefetch", "What is fetched ahead", chain.prefetch, prefetch::any::names, "");
+  }
+  void add_policy(std::string const& name,
+                  std::string const& help,
+                  std::optional<std::string>& target,
+                  std::span<std::string_view const> names,
+                  std::string_view only_in_replay) {
+    add(name,
+        "NAME",
+        fmt::format("{}: {}", help, list_of(names)),
+        [=, &target](std::string const& text) {
+          if (!only_in_replay.empty() && text == only_in_replay) {
+            throw not_supported{
+                fmt::format("{} {} needs the future, which only terrace-replay knows; choose {}",
+                            name,
+                            text,
+                            list_of(names))};
+          }
+          if (std::find(names.begin(), names.end(), text) == names.end()) {
+            throw usage_error{
+                fmt::format("{}: `{}` is not a choice; give {}", name, text, list_of(names))};
+          }
+          target = text;
+        });
+  }
+
+  void add_outputs() {
+    auto& output = read_.output;
+    app_.add_flag("--plan",
+                  read_.plan_only,
+                  "Print what each tier will hold and exit; PATH may be a config.json");
+    add("--bench", "LIST", "Measure, e.g. pp512,tg128", [this](std::string const& text) {
+      read_.bench = parse_bench(text);
+    });
+    add_number("-r", read_.repetitions, 1, "Repetitions of each measurement (5)", 10000);
+    add_text("--json",
+             "FILE",
+             "Write one JSON object about the run (- is standard output)",
+             output.json);
+    add_text("--logits",
+             "FILE",
+             "Write the logits of the last prompt position, float32 little endian",
+             output.logits);
+    add_text("--nll", "FILE", "Mean negative log-likelihood of the text in FILE", read_.nll_text);
+    add_text("--nll-ids", "FILE", "The same for windows of ids, one a line", read_.nll_ids);
+    add_text("--routing", "FILE", "Write which experts each token chose", output.routing);
+    add_text("--trace", "FILE", "Write a timeline for Perfetto", output.trace);
+  }
+
+  /// Spellings of the contract that this build cannot honour: known, so that the sentence says why.
+  void add_absent() {
+    for (std::string const name : {"--vram", "--pinned", "--unified", "--nvme", "--draft"}) {
+      add(name, "", "(not in this build)", [name](std::string const&) { throw absent(name); });
+    }
+  }
+  static not_supported absent(std::string const& what) {
+    return not_supported{
+        what +
+        ": not in this build, which computes on the CPU and reads the model file as it is; "
+        "it belongs to a later version"};
+  }
+
+  [[nodiscard]] bool given(char const* name) const { return app_.count(name) > 0; }
+
+  /// Refuses each of `names` that was given, because of `reason`.
+  void refuse(std::initializer_list<char const*> names, std::string_view reason) const {
+    for (char const* name : names) {
+      if (given(name)) {
+        throw usage_error{fmt::format("{} has no effect {}; leave it out", name, reason)};
+      }
+    }
+  }
+
+  void check() const {
+    if (read_.model.empty()) { throw usage_error{"no model is named; give -m PATH (see --help)"}; }
+    check_prompt();
+    check_modes();
+    if (read_.sampler.temperature == 0.0F) {
+      refuse({"--top-k", "--top-p", "--min-p", "--seed"}, "without --temp above 0 (greedy)");
+    }
+    check_chain();
+  }
+
+  void check_prompt() const {
+    auto const& prompt = read_.prompt;
+    if (int{prompt.text.has_value()} + prompt.file.has_value() + prompt.ids.has_value() +
+            prompt.messages.has_value() >
+        1) {
+      throw usage_error{
+          "more than one prompt is given; choose one of -p, --prompt-file, --prompt-ids and "
+          "--messages"};
+    }
+    if (prompt.ids) {
+      refuse({"--chat", "--system", "--thinking"}, "with --prompt-ids, which are taken verbatim");
+    }
+    if (prompt.messages) { refuse({"--system"}, "with --messages, which hold the whole chat"); }
+    if (prompt.chat && !prompt.text && !prompt.file) {
+      if (!prompt.messages) {
+        throw usage_error{"--chat needs a message; give -p TEXT or --prompt-file FILE"};
+      }
+    }
+    if (!prompt.chat && !prompt.messages) {
+      refuse({"--system", "--thinking"}, "without --chat or --messages");
+    }
+  }
+
+  void check_modes() const {
+    bool const nll = read_.nll_text || read_.nll_ids;
+    if (read_.nll_text && read_.nll_ids) { throw usage_error{"give one of --nll and --nll-ids"}; }
+    if (read_.bench.empty()) { refuse({"-r"}, "without --bench"); }
+    if (read_.plan_only) {
+      refuse({"--bench", "--nll", "--nll-ids", "--logits", "--routing", "--trace"},
+             "with --plan, which runs nothing");
+      return;
+    }
+    if (!read_.bench.empty()) {
+      refuse({"-p",
+              "--prompt-file",
+              "--prompt-ids",
+              "--messages",
+              "--chat",
+              "--nll",
+              "--nll-ids",
+              "--logits",
+              "--routing",
+              "--tokens",
+              "--ignore-eos",
+              "--temp"},
+             "with --bench, which feeds tokens of its own");
+      return;
+    }
+    if (!read_.prompt.given()) {
+      if (!nll) {
+        throw usage_error{
+            "there is nothing to do; give a prompt (-p, --prompt-file, --prompt-ids or "
+            "--messages), "
+            "--nll, --nll-ids, --bench or --plan"};
+      }
+      refuse({"--tokens", "--ignore-eos", "--temp", "--logits"}, "without a prompt");
+    }
+  }
+
+  void check_chain() const {
+    auto const& chain = find_chain(read_.chain.name);
+    if (!chain.has_dram) {
+      refuse({"--dram"}, fmt::format("with --chain {}, which has no dram level", chain.name));
+    }
+    if (!chain.has_pmem) {
+      refuse(
+          {"--pmem"},
+          fmt::format("with --chain {}, which has no pmem level (see --list-chains)", chain.name));
+    }
+    if (chain.has_pmem && !read_.chain.pmem) {
+      throw usage_error{fmt::format("--chain {} needs --pmem PATH[:SIZE]", chain.name)};
+    }
+  }
+
+  options read_;
+  CLI::App app_;
+};
+
+}  // namespace
+
+options parse_command_line(int argc, char const* const* argv) { return parser{}.parse(argc, argv); }
+
+}  // namespace terrace::runner
