@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 
@@ -33,16 +34,26 @@ inline void decode_blocks(quant_type type,
 
 namespace detail {
 
-/// Scale number `index` of a scale tensor. E8M0 bytes (`scale_type` i8) give half of 2^(code -
-/// 127), which `apply_scales` makes up for, because the largest code has no float32.
+/// Scale number `index` of a scale tensor. E8M0 bytes (`scale_type` i8) give half of their power of
+/// two, which `apply_scales` makes up for, because the largest has no float32.
 [[nodiscard]] inline float scale_at(matrix_view const& w, std::uint64_t index) {
-  std::byte const* const at = w.scales + index * traits_of(w.scale_type).block_bytes;
-  if (w.scale_type == quant_type::i8) {
-    return e8m0_half_to_f32(std::to_integer<std::uint8_t>(*at));
+  auto const read = [&]<class Number>(Number number) {
+    std::memcpy(&number, w.scales + index * sizeof number, sizeof number);
+    return number;
+  };
+  switch (w.scale_type) {
+    case quant_type::f32:
+      return read(float{});
+    case quant_type::f16:
+      return read(le_f16{}).value();
+    case quant_type::bf16:
+      return bf16_to_f32(read(le_u16{}).value());
+    case quant_type::i8:
+      return e8m0_half_to_f32(read(std::uint8_t{}));
+    default:
+      throw not_supported{"scales of type " + std::string{name_of(w.scale_type)} +
+                          " are not among f32, f16, bf16 and E8M0; convert the scale tensor"};
   }
-  float scale = 0;
-  decode_blocks(w.scale_type, at, 1, &scale);
-  return scale;
 }
 
 /// How many columns share a scale, and where the first scale of `row` lies.
@@ -84,7 +95,7 @@ inline void apply_scales(matrix_view const& w, std::uint64_t row, std::span<floa
 /// Shapes: out [count, w.cols], row-major. The view's memory must hold the rows and scales it promises.
 /// Errors: contract_error if rows or `out` disagree with the view, or a scale grid has no scales; not_supported for a
 ///         type without a format.
-/// Cost:   one dispatch a call (one more for each scale that is not E8M0).
+/// Cost:   one dispatch a call.
 /// The bits are the same on every machine: each value is the exact product of code, scale and
 /// offset rounded to float32 once (`multiplier` other than 1 rounds once more where a scale grid is
 /// present).

@@ -4,8 +4,10 @@
 #include <terrace/quant/block_format.hpp>
 
 #include <bit>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace terrace::quant {
 
@@ -24,6 +26,16 @@ struct plain {
     std::memcpy(&value, bytes, sizeof value);
     *y = static_cast<float>(value);
   }
+
+  static constexpr float max_magnitude = std::numeric_limits<float>::max();
+  [[nodiscard]] static plain encode(float const* x) noexcept
+    requires std::floating_point<Number>
+  {
+    auto const value = static_cast<Number>(*x);
+    plain block;
+    std::memcpy(block.bytes, &value, sizeof value);
+    return block;
+  }
 };
 
 using f32 = plain<quant_type::f32, float>;
@@ -41,6 +53,9 @@ struct f16 {
   static constexpr std::uint32_t elements = 1;
 
   void decode(float* y) const noexcept { *y = f16_to_f32(bits.value()); }
+
+  static constexpr float max_magnitude = 65504.0F;
+  [[nodiscard]] static f16 encode(float const* x) noexcept { return {le_u16::of(f32_to_f16(*x))}; }
 };
 
 /// One bfloat16 number: the upper half of a float32.
@@ -51,9 +66,15 @@ struct bf16 {
   static constexpr std::uint32_t elements = 1;
 
   void decode(float* y) const noexcept { *y = bf16_to_f32(bits.value()); }
+
+  static constexpr float max_magnitude = 0x1.FEp127F;
+  [[nodiscard]] static bf16 encode(float const* x) noexcept {
+    return {le_u16::of(f32_to_bf16(*x))};
+  }
 };
 
-static_assert(block_format<f32> && block_format<f64> && block_format<f16> && block_format<bf16>);
+static_assert(encodable_format<f32> && encodable_format<f64>);
+static_assert(encodable_format<f16> && encodable_format<bf16>);
 static_assert(block_format<i8> && block_format<i16> && block_format<i32> && block_format<i64>);
 
 }  // namespace terrace::quant

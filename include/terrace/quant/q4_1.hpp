@@ -2,6 +2,7 @@
 #pragma once
 
 #include <terrace/quant/block_format.hpp>
+#include <terrace/quant/detail/fit.hpp>
 
 #include <cstdint>
 
@@ -15,6 +16,7 @@ struct q4_1 {
 
   static constexpr quant_type type = quant_type::q4_1;
   static constexpr std::uint32_t elements = 32;
+  static constexpr float max_magnitude = 65504.0F;
 
   /// y[j] = d * nibble + m
   void decode(float* y) const noexcept {
@@ -25,7 +27,21 @@ struct q4_1 {
       y[j + 16] = scale * static_cast<float>(qs[j] >> 4) + offset;
     }
   }
+
+  [[nodiscard]] static q4_1 encode(float const* x) noexcept {
+    auto const fit = detail::fit_affine<32>(x, 15, true, detail::round_to_f16);
+    q4_1 block{.d = le_f16::of(fit.scale), .m = le_f16::of(-fit.minimum), .qs = {}};
+    auto const code = [&](float value) {
+      return fit.scale == 0
+                 ? 0
+                 : static_cast<int>(detail::nearest((value + fit.minimum) / fit.scale, 0, 15));
+    };
+    for (int j = 0; j < 16; ++j) {
+      block.qs[j] = static_cast<std::uint8_t>(code(x[j]) | code(x[j + 16]) << 4);
+    }
+    return block;
+  }
 };
-static_assert(block_format<q4_1>);
+static_assert(encodable_format<q4_1>);
 
 }  // namespace terrace::quant

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <terrace/quant/block_format.hpp>
+#include <terrace/quant/detail/k_fit.hpp>
 #include <terrace/quant/k_scales.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace terrace::quant {
@@ -17,6 +19,7 @@ struct q4_k {
 
   static constexpr quant_type type = quant_type::q4_k;
   static constexpr std::uint32_t elements = 256;
+  static constexpr float max_magnitude = 65504.0F * 63;
 
   /// y = d * scale * q - dmin * minimum
   void decode(float* y) const noexcept {
@@ -32,7 +35,22 @@ struct q4_k {
       }
     }
   }
+
+  [[nodiscard]] static q4_k encode(float const* x) noexcept {
+    auto const fit = detail::fit_k(x, 15);
+    q4_k block{.d = le_f16::of(fit.d),
+               .dmin = le_f16::of(fit.dmin),
+               .scales = k_scales::of(fit.scale.data(), fit.minimum.data()),
+               .qs = {}};
+    for (std::size_t p = 0; p < 4; ++p) {
+      for (std::size_t i = 0; i < 32; ++i) {
+        block.qs[32 * p + i] =
+            static_cast<std::uint8_t>(fit.code[64 * p + i] | fit.code[64 * p + 32 + i] << 4);
+      }
+    }
+    return block;
+  }
 };
-static_assert(block_format<q4_k>);
+static_assert(encodable_format<q4_k>);
 
 }  // namespace terrace::quant

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <terrace/quant/block_format.hpp>
+#include <terrace/quant/detail/k_fit.hpp>
 #include <terrace/quant/k_scales.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace terrace::quant {
@@ -18,6 +20,7 @@ struct q5_k {
 
   static constexpr quant_type type = quant_type::q5_k;
   static constexpr std::uint32_t elements = 256;
+  static constexpr float max_magnitude = 65504.0F * 63;
 
   /// y = d * scale * q - dmin * minimum
   void decode(float* y) const noexcept {
@@ -34,7 +37,25 @@ struct q5_k {
       }
     }
   }
+
+  [[nodiscard]] static q5_k encode(float const* x) noexcept {
+    auto const fit = detail::fit_k(x, 31);
+    q5_k block{.d = le_f16::of(fit.d),
+               .dmin = le_f16::of(fit.dmin),
+               .scales = k_scales::of(fit.scale.data(), fit.minimum.data()),
+               .qh = {},
+               .qs = {}};
+    for (std::size_t j = 0; j < 8; ++j) {
+      for (std::size_t i = 0; i < 32; ++i) {
+        unsigned const code = fit.code[32 * j + i];
+        std::uint8_t& low = block.qs[32 * (j / 2) + i];
+        low = static_cast<std::uint8_t>(low | (code & 15U) << (4U * (j & 1U)));
+        block.qh[i] = static_cast<std::uint8_t>(block.qh[i] | (code >> 4U) << j);
+      }
+    }
+    return block;
+  }
 };
-static_assert(block_format<q5_k>);
+static_assert(encodable_format<q5_k>);
 
 }  // namespace terrace::quant
