@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <terrace/core/block.hpp>
+#include <terrace/kernel/cpu/activations.hpp>
+#include <terrace/kernel/cpu/detail/float_tile.hpp>
+#include <terrace/kernel/cpu/detail/int8_tile.hpp>
+#include <terrace/kernel/cpu/thread_pool.hpp>
+#include <terrace/quant/decode.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace terrace::kernel::cpu::detail {
+
+/// Some tokens of an `activations`: all of them, or those of a list.
+struct token_set {
+  activations const* x;
+  std::uint32_t const* list;  ///< null: tokens 0, 1, ...
+  std::size_t count;
+
+  [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept {
+    return list == nullptr ? i : list[i];
+  }
+};
+
+/// A rectangle of results: value of (token, row) at y[token * stride + row].
+struct result_rows {
+  float* y;
+  std::size_t stride;
+  std::size_t begin;  ///< first row
+  std::size_t end;
+};
+
+/// Contiguous share of [0, n) for one of `threads`, cut at multiples of `grain`.
+struct range {
+  std::size_t begin;
+  std::size_t end;
+};
+[[nodiscard]] inline range share_of(std::size_t n,
+                                    std::size_t grain,
+                                    int thread,
+                                    int threads) noexcept {
+  std::size_t const grains = (n + grain - 1) / grain;
+  auto const t = static_cast<std::size_t>(thread);
+  auto const all = static_cast<std::size_t>(threads);
+  return {std::min(n, grains * t / all * grain), std::min(n, grains * (t + 1) / all * grain)};
+}
+
+/// Memory of one thread.
+struct workspace {
+  thread_pool* pool;
+  int thread;
+  [[nodiscard]] std::byte* reserve(std::size_t bytes) const { return pool->scratch(thread, bytes); }
+};
+
+inline constexpr std::size_t tile_tokens = 6;
+
+template <class Load>
+void multiply_tile_by_count(std::byte const* const (&w)[tile_rows],
+                            float const* const* x,
+                            std::size_t tokens,
+                            std::size_t cols,
+                            std::size_t rows,
+                            float* y,
+                            std::size_t y_stride) noexcept {
+  switch (tokens) {
+    case 1:
+      return multiply_tile<Load, 1>(w, x, cols, rows, y, y_stride);
+    case 2:
+      return multiply_tile<Load, 2>(w, x, cols, rows, y, y_stride);
+    case 3:
+      return multiply_tile<Load, 3>(w, x, cols, rows, y, y_stride);
+    case 4:
+      return multiply_tile<Load, 4>(w, x, cols, rows, y, y_stride);
+    case 5:
+      return multiply_tile<Load, 5>(w, x, cols, rows, y, y_stride);
+    default:
+      return multiply_tile<Load, tile_tokens>(w, x, cols, rows, y, y_stride);
+  }
+}
+
+/// Multiplies rows that lie in memory as `Load` reads them, `pitch` bytes apart from `first` on;
+/// results start at row `out.begin`.
+template <class Load>
+void multiply_plain_rows(std::byte const* first,
+                         std::size_t pitch,
+                         token_set tokens,
+                         result_rows out) noexcept {
+  std::size_t const cols = tokens.x->cols();
+  for (std::size_t t = 0; t < tokens.count; t += tile_tokens) {
+    std::size_t const width = std::min(tile_tokens, tokens.count - t);
+    float const* x[tile_tokens] = {};
+    for (std::size_t i = 0; i < width; ++i) { x[i] = tokens.x->row(tokens[t + i]); }
+    for (std::size_t row = out.begin; row < out.end; row += tile_rows) {
+      std::byte const* w[tile_rows];
+      for (std::size_t r = 0; r < tile_rows; ++r) {
+        w[r] = first + (std::min(row + r, out.end - 1) - out.begin) * pitch;
+      }
+      multiply_tile_by_count<Load>(
+          w, x, width, cols, out.end - row, out.y + t * out.stride + row, out.stride);
+    }
+  }
+}
+
+/// Decodes rows to float32, some at a time, and multiplies those.
+inline void multiply_decoded_rows(matrix_view const& w,
+                                  token_set tokens,
+                                  result_rows out,
+                                  workspace memory) {
+  std::size_t const rows_at_once = tokens.count > tile_tokens ? 32 : tile_rows;
+  auto* const decoded =
+      reinterpret_cast<float*>(memory.reserve(rows_at_once * w.cols * sizeof(float)));
+  for (std::size_t row = out.begin; row < out.end; row += rows_at_once) {
+    std::size_t const rows = std::min(rows_at_once, out.end - row);
+    quant::decode_rows(w, row, rows, {decoded, rows * w.cols});
+    multiply_plain_rows<load_f32>(reinterpret_cast<std::byte const*>(decoded),
+                                  w.cols * sizeof(float),
+                                  tokens,
+                                  {out.y, out.stride, row, row + rows});
+  }
+}
+
+inline void multiply_float_rows(matrix_view const& w,
+                                token_set tokens,
+                                result_rows out,
+                                workspace memory) {
+  bool const plain = w.grid == scale_grid::none && w.multiplier == 1.0F;
+  std::size_t const pitch = row_bytes(w.type, w.cols);
+  std::byte const* const first = w.data + out.begin * pitch;
+  if (plain && w.type == quant_type::f32) {
+    return multiply_plain_rows<load_f32>(first, pitch, tokens, out);
+  }
+  if (plain && tokens.count <= tile_tokens) {
+    if (w.type == quant_type::f16) {
+      return multiply_plain_rows<load_f16>(first, pitch, tokens, out);
+    }
+    if (w.type == quant_type::bf16) {
+      return multiply_plain_rows<load_bf16>(first, pitch, tokens, out);
+    }
+  }
+  multiply_decoded_rows(w, tokens, out, memory);
+}
+
+/// Most vectors that one pass over the weights serves.
+inline constexpr std::size_t pass_tokens = 16;
+
+template <class Unpacker>
+void multiply_int8_rows(matrix_view const& w, token_set tokens, result_rows out) noexcept {
+  alignas(64) std::uint8_t codes[tile_rows * piece_blocks * block_cols] = {};
+  alignas(64) float factors[3][tile_rows * piece_blocks] = {};
+  unpacked_rows const piece{codes, piece_blocks * block_cols, factors[0], factors[1], factors[2]};
+  auto const& x = tokens.x->codes();
+  for (std::size_t t = 0; t < tokens.count; t += pass_tokens) {
+    std::size_t const width = std::min(pass_tokens, tokens.count - t);
+    for (std::size_t row = out.begin; row < out.end; row += tile_rows) {
+      alignas(64) float sums[pass_tokens][block_lanes * tile_rows] = {};
+      for (std::size_t b = 0; b < x.blocks; b += piece_blocks) {
+        std::size_t const count = std::min(piece_blocks, x.blocks - b);
+        unpack_rows<Unpacker>(w, row, b, count, piece);
+        for (std::size_t i = 0; i < width; ++i) {
+          multiply_add_rows<Unpacker>(piece, row_of(x, tokens[t + i], b), count, sums[i]);
+        }
+      }
+      std::size_t const rows = std::min(tile_rows, out.end - row);
+      for (std::size_t i = 0; i < width; ++i) {
+        float const* const s = sums[i];
+        for (std::size_t r = 0; r < rows; ++r) {
+          out.y[(t + i) * out.stride + row + r] =
+              ((s[r] + s[tile_rows + r]) + s[2 * tile_rows + r]) + s[3 * tile_rows + r];
+        }
+      }
+    }
+  }
+}
+
+/// Rows [out.begin, out.end) of `w` times the tokens of a set.
+inline void multiply_rows(matrix_view const& w,
+                          token_set tokens,
+                          result_rows out,
+                          workspace memory) {
+  if (out.begin >= out.end || tokens.count == 0) { return; }
+  auto const in_float = [&] { multiply_float_rows(w, tokens, out, memory); };
+  if (!tokens.x->has_codes()) { return in_float(); }
+  with_unpacker(
+      w, [&]<class Unpacker>() { multiply_int8_rows<Unpacker>(w, tokens, out); }, in_float);
+}
+
+/// Throws contract_error unless `w` reads vectors of `cols` values in whole blocks.
+inline void check_matrix(matrix_view const& w, std::size_t cols) {
+  std::string const shape = "a matrix [" + std::to_string(w.rows) + ", " + std::to_string(w.cols) +
+                            "] of " + std::string{name_of(w.type)};
+  if (w.cols != cols) {
+    throw contract_error{shape + " cannot multiply vectors of " + std::to_string(cols) + " values"};
+  }
+  if (w.cols % traits_of(w.type).block_elements != 0) {
+    throw contract_error{shape + " has rows that are not whole blocks of " +
+                         std::to_string(traits_of(w.type).block_elements) + " elements"};
+  }
+  if (w.grid != scale_grid::none && w.scales == nullptr) {
+    throw contract_error{shape + " has a scale grid but no scales"};
+  }
+}
+
+}  // namespace terrace::kernel::cpu::detail
