@@ -15,6 +15,7 @@
 #include <terrace/format/model_files.hpp>
 #include <terrace/format/safetensors.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -47,8 +48,9 @@ class catalog {
 
   /// Opens any shard of a GGUF, a safetensors file or its index, or a folder.
   ///
-  /// Errors: format_error when a file is not what its format says, a shard or expert is missing, or a folder holds more than
-  ///         one model; not_supported for settings or encodings that are not computed; io_error.
+  /// Errors: format_error when a file is not what its format says, a shard or expert is missing, or
+  ///         a folder holds more than one model; not_supported for settings or encodings that are
+  ///         not computed; io_error.
   /// Cost:   reads the header of every file once.
   [[nodiscard]] static catalog open(std::filesystem::path const& model) {
     model_files files = find_model_files(model);
@@ -163,25 +165,39 @@ class catalog {
   }
 
   void measure() {
-    auto const stated =
-        meta_.contains("general.architecture") && meta_.contains(architecture() + ".expert_count")
-            ? meta_.get_unsigned(architecture() + ".expert_count")
-            : 0;
     for (auto const& [layer, count] : blocks_.experts_by_layer()) {
-      if (stated != 0 && count != stated) {
-        throw format_error{files_.front().string() + ": layer " +
-                           std::to_string(static_cast<std::uint32_t>(layer)) + " has " +
-                           std::to_string(count) + " experts but the model states " +
-                           std::to_string(stated) + "; it is incomplete, get it again"};
-      }
       expert_layers_.push_back(layer);
     }
+    check_experts();
     for (block_info const& block : blocks()) {
-      if (kind_of(block.id) == block_kind::expert && block.bytes > largest_expert_bytes_) {
-        largest_expert_bytes_ = block.bytes;
+      if (kind_of(block.id) == block_kind::expert) {
+        largest_expert_bytes_ = std::max(largest_expert_bytes_, block.bytes);
       }
     }
     for (auto const& path : files_) { total_file_bytes_ += file_source{path}.size_bytes(); }
+  }
+
+  /// Every layer has as many experts as the metadata says, and every layer with a router has some.
+  void check_experts() const {
+    auto const arch = meta_.try_string("general.architecture");
+    auto const stated = arch ? meta_.try_unsigned(*arch + ".expert_count").value_or(0) : 0;
+    for (layer_id const layer : expert_layers_) {
+      if (stated == 0 || static_cast<std::uint64_t>(experts_of(layer)) == stated) { continue; }
+      throw format_error{files_.front().string() + ": layer " + text_of(layer) + " has " +
+                         std::to_string(experts_of(layer)) + " experts where the metadata says " +
+                         std::to_string(stated) + "; the model is incomplete, get it again"};
+    }
+    for (block_info const& block : blocks()) {
+      layer_id const layer = layer_of(block.id);
+      if (layer == no_layer || experts_of(layer) != 0) { continue; }
+      if (block.names.front() == "blk." + text_of(layer) + ".ffn_gate_inp.weight") {
+        throw format_error{files_.front().string() + ": layer " + text_of(layer) +
+                           " has a router but no experts; the model is incomplete, get it again"};
+      }
+    }
+  }
+  [[nodiscard]] static std::string text_of(layer_id layer) {
+    return std::to_string(static_cast<std::uint32_t>(layer));
   }
 
   container kind_ = container::gguf;

@@ -8,6 +8,7 @@
 #include <terrace/format/byte_source.hpp>
 #include <terrace/format/detail/byte_reader.hpp>
 #include <terrace/format/detail/text.hpp>
+#include <terrace/format/detail/trailing_bytes.hpp>
 
 #include <algorithm>
 #include <array>
@@ -90,7 +91,7 @@ class gguf_parser {
     header_end_ = reader_.position();
     file_.data_offset = round_up(header_end_, file_.alignment);
     place_tensors();
-    check_tail();
+    check_trailing_bytes(source_, data_end_, file_.alignment);
     return std::move(file_);
   }
 
@@ -98,7 +99,6 @@ class gguf_parser {
   static constexpr std::uint64_t longest_name = 65'535;
   static constexpr std::uint64_t smallest_key_bytes = 8 + 1 + 4 + 1;
   static constexpr std::uint64_t smallest_tensor_bytes = 8 + 1 + 4 + 4 + 8;
-  static constexpr std::uint64_t longest_tail = 64 * mib;
 
   [[noreturn]] void refuse(std::string const& rest) const {
     throw format_error{source_.name() + ": " + rest};
@@ -342,44 +342,6 @@ class gguf_parser {
     data_end_ = order.empty() ? header_end_ : order.back()->offset + order.back()->bytes;
   }
 
-  /// What follows the last tensor may be padding, but not another file: shards joined with `cat`
-  /// would otherwise load as the first of them.
-  void check_tail() const {
-    std::uint64_t const size = source_.size_bytes();
-    std::uint64_t const tail = size - std::min(size, data_end_);
-    if (tail > longest_tail) { refuse_tail(tail); }
-    std::vector<std::byte> window(static_cast<std::size_t>(std::min<std::uint64_t>(tail, 1 * mib)));
-    std::uint64_t nonzero = 0;
-    for (std::uint64_t at = data_end_; at < size;) {
-      auto const piece = std::span{window}.first(
-          static_cast<std::size_t>(std::min<std::uint64_t>(window.size(), size - at)));
-      source_.read(at, piece);
-      if (nonzero == 0) { refuse_second_file(at, piece); }
-      nonzero += piece.size() -
-                 static_cast<std::size_t>(std::count(piece.begin(), piece.end(), std::byte{0}));
-      if (nonzero > file_.alignment) { refuse_tail(tail); }
-      at += piece.size();
-    }
-  }
-  void refuse_second_file(std::uint64_t at, std::span<std::byte const> piece) const {
-    auto const first =
-        std::find_if(piece.begin(), piece.end(), [](std::byte b) { return b != std::byte{0}; });
-    std::uint64_t const start = at + static_cast<std::uint64_t>(first - piece.begin());
-    if (first == piece.end() || source_.size_bytes() - start < 4) { return; }
-    std::array<char, 4> magic;
-    source_.read(start, std::as_writable_bytes(std::span{magic}));
-    if (std::string_view{magic.data(), 4} == "GGUF") {
-      refuse("a second GGUF file begins at byte " + std::to_string(start) +
-             "; shards cannot be joined with `cat`, keep them as separate files under their own "
-             "names");
-    }
-  }
-  [[noreturn]] void refuse_tail(std::uint64_t tail) const {
-    refuse(std::to_string(tail) + " bytes follow the last tensor, which ends at byte " +
-           std::to_string(data_end_) +
-           ", and they are not padding; the file is damaged, get it again");
-  }
-
   [[noreturn]] void refuse_tensor(gguf_tensor const& tensor, std::string const& rest) const {
     refuse("tensor " + in_quotes(tensor.name) + " " + rest);
   }
@@ -407,7 +369,8 @@ class gguf_parser {
 /// Reads and checks the header of one GGUF file (version 3, or 2 which has the same layout), and
 /// that the file is long enough for its tensors. Tensor data is not read.
 ///
-/// Errors: format_error naming the file, the key or tensor and the numbers; io_error when reading fails.
+/// Errors: format_error naming the file, the key or tensor and the numbers; io_error when reading
+///         fails.
 /// Cost:   reads the header once, front to back; memory in proportion to it.
 /// Source: the GGUF description of ggml-org/ggml, docs/gguf.md.
 [[nodiscard]] inline gguf_file read_gguf(byte_source const& source) {

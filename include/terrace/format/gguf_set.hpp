@@ -93,7 +93,8 @@ inline void check_shard_tensors(gguf_set const& set) {
 
 /// Reads the headers of a GGUF model of which `named` is the only file or any shard.
 ///
-/// Errors: format_error for a damaged file, a shard that is missing, out of place or of another split; io_error.
+/// Errors: format_error for a damaged file, a shard that is missing, out of place or of another
+///         split; io_error.
 /// Cost:   reads every shard's header; keeps no file open.
 [[nodiscard]] inline gguf_set read_gguf_set(std::filesystem::path const& named) {
   gguf_file first = detail::read_gguf_file(named);

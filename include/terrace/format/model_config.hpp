@@ -46,8 +46,7 @@ class config_translator {
   }
 
  private:
-  // ---- reading
-  // -----------------------------------------------------------------------------------------------------
+  // ---- reading ----
 
   /// The value of `key` in the text part of the config, or nothing when absent or null.
   [[nodiscard]] json const* find(char const* key) const { return find(*text_, key); }
@@ -89,8 +88,7 @@ class config_translator {
     return value->get<std::string>();
   }
 
-  // ---- writing
-  // -----------------------------------------------------------------------------------------------------
+  // ---- writing ----
 
   void put(char const* key, metadata_value value) { out_.set(arch_ + "." + key, std::move(value)); }
   void need(char const* from, char const* to) { put(to, need_whole(from)); }
@@ -107,8 +105,7 @@ class config_translator {
                         " is computed"};
   }
 
-  // ---- the model families
-  // ------------------------------------------------------------------------------------------
+  // ---- the model families ----
 
   [[nodiscard]] std::string architecture() const {
     std::string type = try_text(*text_, "model_type").value_or("");
@@ -239,8 +236,7 @@ class config_translator {
     put("expert_gating_func", std::uint64_t{name == "softmax" ? 1U : 2U});
   }
 
-  // ---- rope
-  // --------------------------------------------------------------------------------------------------------
+  // ---- rope ----
 
   /// Two spellings: `rope_theta` and `rope_scaling`, or both inside `rope_parameters` (transformers
   /// 5).
@@ -289,8 +285,7 @@ class config_translator {
     put("rope.scaling.yarn_log_multiplier", 0.1 * all);
   }
 
-  // ---- tokens
-  // ------------------------------------------------------------------------------------------------------
+  // ---- tokens ----
 
   /// Ids of one key, which may be a number, a list or absent.
   void collect(json const& object, char const* key, std::vector<std::uint64_t>& ids) const {
@@ -339,7 +334,8 @@ class config_translator {
 /// `.high_freq_factor`, for
 ///         which GGUF has a tensor (rope_freqs.weight) instead, and `tokenizer.ggml.eos_token_ids`,
 ///         all end ids as an array.
-/// Errors: format_error naming a missing or malformed key; not_supported for a setting that terrace does not compute.
+/// Errors: format_error naming a missing or malformed key; not_supported for a setting that
+///         terrace does not compute.
 [[nodiscard]] inline metadata read_model_config(std::filesystem::path const& folder) {
   auto const path = folder / "config.json";
   auto const generation_path = folder / "generation_config.json";

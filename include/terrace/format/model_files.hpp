@@ -193,7 +193,8 @@ inline void check_all_shards(fs::path const& folder, weight_set const& set) {
 /// its index, or a folder. A folder with config.json and safetensors is a safetensors model even
 /// when a GGUF lies beside them.
 ///
-/// Errors: format_error when there is no model, or more than one of the same container (the sentence lists them).
+/// Errors: format_error when there is no model, or more than one of the same container (the
+///         sentence lists them).
 [[nodiscard]] inline model_files find_model_files(std::filesystem::path const& model) {
   std::error_code code;
   auto const status = std::filesystem::status(model, code);

@@ -24,6 +24,7 @@ struct tensor_target {
       name;  ///< in GGUF spelling; for a routed expert the name of the stack it would be part of
   tensor_part part = tensor_part::weight;
   expert_role role = expert_role::none;
+  bool known = true;                      ///< false for a name that has no meaning here
   std::uint32_t layer = 0;                ///< meaningful when role is not none
   std::optional<std::uint32_t> expert{};  ///< absent for a stack of all experts
 };
@@ -86,7 +87,7 @@ constexpr std::string_view take_field(std::string_view& text) noexcept {
   return field;
 }
 
-/// Splits "…q_proj.weight_scale_inv" into the module and the part; a name without a known ending is
+/// Splits "q_proj.weight_scale_inv" into the module and the part; a name without a known ending is
 /// its own module.
 [[nodiscard]] constexpr std::pair<std::string_view, tensor_part> split_part(
     std::string_view name) noexcept {
@@ -202,7 +203,8 @@ constexpr std::string_view take_field(std::string_view& text) noexcept {
   auto const [module, part] = split_part(name);
   bool const own = module.size() == name.size();
   return tensor_target{.name = own ? std::string{name} : std::string{module} + ".weight",
-                       .part = part};
+                       .part = part,
+                       .known = false};
 }
 
 }  // namespace terrace::format::detail
