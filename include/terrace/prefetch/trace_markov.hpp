@@ -41,7 +41,7 @@ class trace_markov {
   }
 
   void observe(access const& seen) {
-    if (kind_of(seen.block) != block_kind::expert) { return; }
+    if (kind_of(seen.block) != block_kind::expert || index_of(seen.block) >= most_index) { return; }
     if (now_.experts.empty() || layer_of(seen.block) != now_.layer) {
       start_layer(layer_of(seen.block));
     }
@@ -61,6 +61,9 @@ class trace_markov {
   }
 
  private:
+  static constexpr std::uint32_t most_index =
+      65'536;  ///< experts of a layer, far above any model's
+
   struct layer_set {
     layer_id layer = no_layer;
     std::vector<std::uint32_t> experts;  ///< more than most_experts of them: a batch
@@ -185,13 +188,13 @@ class trace_markov {
   }
   void add_chance(std::uint32_t expert, float chance) {
     if (!(chance > 0)) { return; }
-    for (follower& each : chances_) {
-      if (each.expert == expert) {
-        each.weight += chance;
-        return;
-      }
+    if (expert >= place_.size()) { place_.resize(expert + std::size_t{1}); }
+    std::uint32_t& place = place_[expert];
+    if (place >= chances_.size() || chances_[place].expert != expert) {
+      place = static_cast<std::uint32_t>(chances_.size());
+      chances_.push_back({expert, 0});
     }
-    chances_.push_back({expert, chance});
+    chances_[place].weight += chance;
   }
 
   [[nodiscard]] layer_memory& memory_of(layer_id layer) {
@@ -216,7 +219,8 @@ class trace_markov {
   block_map<source> sources_;
   std::vector<follower> followers_;
   block_map<layer_memory> layers_;
-  std::vector<follower> chances_;  ///< scratch of guess()
+  std::vector<follower> chances_;     ///< scratch of guess()
+  std::vector<std::uint32_t> place_;  ///< per expert: where it may be in `chances_`
   std::vector<block_id> pending_;
   bool guessed_ = true;
 };

@@ -48,6 +48,11 @@ class block_nodes {
     ids_[at] = block_id{};
     free_.push_back(at);  // never grows: insert reserved a place for every node
   }
+  /// Calls `visit(node_index)` for every block, in no particular order.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    index_.for_each([&](block_id, node_index at) { visit(at); });
+  }
 
  private:
   void add_free_node() {
