@@ -17,7 +17,7 @@ struct block_view {
   block_info const* info = nullptr;
   std::byte const* address = nullptr;
 
-  [[nodiscard]] matrix_view matrix(std::size_t index) const noexcept { return bind(info->matrices[index], address); }
+  [[nodiscard]] matrix_view matrix(std::size_t index) const noexcept { return view_at(info->matrices[index], address); }
 };
 
 /// Proof that a set of blocks stays where it is while someone reads it. Move-only; dropping it unpins the set.

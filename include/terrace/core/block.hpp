@@ -62,7 +62,7 @@ struct matrix_view {
   }
 };
 
-[[nodiscard]] inline matrix_view bind(matrix_layout const& layout, std::byte const* block) noexcept {
+[[nodiscard]] inline matrix_view view_at(matrix_layout const& layout, std::byte const* block) noexcept {
   return {.type = layout.type,
           .rows = layout.rows,
           .cols = layout.cols,

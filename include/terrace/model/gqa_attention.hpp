@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <terrace/format/catalog.hpp>
+#include <terrace/model/config.hpp>
+#include <terrace/model/pass.hpp>
+#include <terrace/model/rope_frequencies.hpp>
+#include <terrace/model/weight_group.hpp>
+#include <terrace/sequence/paged_kv.hpp>
+
+namespace terrace::model {
+
+/// Grouped-query attention with rotary positions; optionally RMS norms over whole q and k rows (MiniMax-M2).
+///
+/// Shapes: normed x [tokens, hidden] -> y [tokens, hidden], row-major float32, overwritten.
+template <class Backend>
+class gqa_attention {
+ public:
+  struct options {
+    kernel::cpu::rope_pairing pairing = kernel::cpu::rope_pairing::half_split;
+    rope_frequencies frequencies;
+    bool row_norms = false;  ///< one norm over all heads of q and one over all heads of k
+    bool half_kv = false;
+  };
+
+  gqa_attention(format::catalog const& catalog, decoder_config const& config, int layer, options how)
+      : config_{config}, how_{std::move(how)}, layer_{static_cast<std::size_t>(layer)}, weights_{catalog} {
+    std::string const prefix = "blk." + std::to_string(layer) + ".";
+    q_rows_ = config.heads * config.key_dim;
+    k_rows_ = config.kv_heads * config.key_dim;
+    v_rows_ = config.kv_heads * config.value_dim;
+    norm_ = weights_.add(prefix + "attn_norm.weight", 1, config.hidden);
+    q_ = weights_.add(prefix + "attn_q.weight", q_rows_, config.hidden);
+    k_ = weights_.add(prefix + "attn_k.weight", k_rows_, config.hidden);
+    v_ = weights_.add(prefix + "attn_v.weight", v_rows_, config.hidden);
+    out_ = weights_.add(prefix + "attn_output.weight", config.hidden, config.heads * config.value_dim);
+    if (how_.row_norms) {
+      q_norm_ = weights_.add(prefix + "attn_q_norm.weight", 1, q_rows_);
+      k_norm_ = weights_.add(prefix + "attn_k_norm.weight", 1, k_rows_);
+    }
+  }
+
+  [[nodiscard]] static std::size_t page_bytes(decoder_config const& config, bool half_kv) noexcept {
+    return sequence::paged_kv_bytes(config.kv_heads, config.key_dim, config.value_dim, half_kv);
+  }
+  static constexpr block_kind page_kind = block_kind::kv_page;
+
+  [[nodiscard]] weight_group& weights() noexcept { return weights_; }
+
+  /// Adds this layer's attention to the residual stream x [tokens, hidden].
+  void add_to(pass<Backend>& run, float* x) {
+    auto const scope = weights_.enter(run.store);
+    auto& backend = run.backend;
+    std::size_t const tokens = run.tokens;
+    auto const rows = [&](int count) { return tokens * static_cast<std::size_t>(count); };
+    normed_.resize(rows(config_.hidden));
+    q_values_.resize(rows(q_rows_));
+    k_values_.resize(rows(k_rows_));
+    v_values_.resize(rows(v_rows_));
+    mixed_.resize(rows(config_.heads * config_.value_dim));
+    projected_.resize(rows(config_.hidden));
+
+    backend.rms_norm(x, scope[norm_], config_.norm_eps, tokens, normed_.data());
+    backend.prepare(input_, normed_.data(), tokens, config_.hidden);
+    backend.matmul(scope[q_], input_, q_values_.data());
+    backend.matmul(scope[k_], input_, k_values_.data());
+    backend.matmul(scope[v_], input_, v_values_.data());
+    if (how_.row_norms) {
+      backend.rms_norm(q_values_.data(), scope[q_norm_], config_.norm_eps, tokens, q_values_.data());
+      backend.rms_norm(k_values_.data(), scope[k_norm_], config_.norm_eps, tokens, k_values_.data());
+    }
+    rotate(run, q_values_.data(), config_.heads);
+    rotate(run, k_values_.data(), config_.kv_heads);
+
+    auto const shape = shape_of(run);
+    kernel::cpu::kv_pages const cache{
+        sequence::paged_kv_layout(shape.kv_heads, shape.d_k, shape.d_v, how_.half_kv), run.rows.layer(layer_)};
+    backend.store_kv(shape, k_values_.data(), v_values_.data(), cache);
+    backend.attention(shape, q_values_.data(), cache, mixed_.data());
+    backend.prepare(input_, mixed_.data(), tokens, config_.heads * config_.value_dim);
+    backend.matmul(scope[out_], input_, projected_.data());
+    backend.add(projected_.data(), rows(config_.hidden), x);
+  }
+
+ private:
+  void rotate(pass<Backend>& run, float* values, int heads) const {
+    run.backend.rope(values,
+                     {.tokens = run.tokens,
+                      .heads = static_cast<std::size_t>(heads),
+                      .head_stride = static_cast<std::size_t>(config_.key_dim),
+                      .n_rot = static_cast<std::size_t>(config_.rope_dim),
+                      .pairing = how_.pairing},
+                     run.angles);
+  }
+  [[nodiscard]] kernel::cpu::attention_shape shape_of(pass<Backend> const& run) const {
+    return {.tokens = run.tokens,
+            .heads = static_cast<std::size_t>(config_.heads),
+            .kv_heads = static_cast<std::size_t>(config_.kv_heads),
+            .d_k = static_cast<std::size_t>(config_.key_dim),
+            .d_v = static_cast<std::size_t>(config_.value_dim),
+            .first_position = run.first_position,
+            .scale = 1.0F / std::sqrt(static_cast<float>(config_.key_dim))};
+  }
+
+  decoder_config config_;
+  options how_;
+  std::size_t layer_;
+  weight_group weights_;
+  int q_rows_ = 0, k_rows_ = 0, v_rows_ = 0;
+  std::size_t norm_ = 0, q_ = 0, k_ = 0, v_ = 0, out_ = 0, q_norm_ = 0, k_norm_ = 0;
+  typename Backend::activations input_;
+  std::vector<float> normed_, q_values_, k_values_, v_values_, mixed_, projected_;
+};
+
+}  // namespace terrace::model

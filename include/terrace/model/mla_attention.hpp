@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <terrace/format/catalog.hpp>
+#include <terrace/model/config.hpp>
+#include <terrace/model/pass.hpp>
+#include <terrace/model/rope_frequencies.hpp>
+#include <terrace/model/weight_group.hpp>
+#include <terrace/sequence/mla_rows.hpp>
+
+namespace terrace::model {
+
+/// Multi-head latent attention in its absorbed form: queries are carried into the latent space by the key factor, so
+/// that one cached row per token serves all heads, and the mixed latent is carried out by the value factor.
+///
+/// The two factors are separate tensors in GGUF (attn_k_b, already transposed, and attn_v_b) and one interleaved
+/// tensor in safetensors (attn_kv_b: per head the key rows, then the value rows). They are read as float32 products in
+/// both numerics, since their inputs are short head slices.
+/// Source: DeepSeek-V2 report, section 2.1; row orders as in models of the DeepSeek-V3 shape.
+template <class Backend>
+class mla_attention {
+ public:
+  struct options {
+    rope_frequencies frequencies;
+    double score_scale = 1;
+    bool half_kv = false;
+  };
+
+  mla_attention(format::catalog const& catalog, decoder_config const& config, int layer, options how)
+      : config_{config}, how_{std::move(how)}, layer_{static_cast<std::size_t>(layer)}, weights_{catalog} {
+    std::string const prefix = "blk." + std::to_string(layer) + ".";
+    int const query_rows = config.heads * (config.nope_dim + config.rope_dim);
+    int const row = config.kv_lora + config.rope_dim;
+    norm_ = weights_.add(prefix + "attn_norm.weight", 1, config.hidden);
+    if (config.q_lora > 0) {
+      q_a_ = weights_.add(prefix + "attn_q_a.weight", config.q_lora, config.hidden);
+      q_a_norm_ = weights_.add(prefix + "attn_q_a_norm.weight", 1, config.q_lora);
+      q_ = weights_.add(prefix + "attn_q_b.weight", query_rows, config.q_lora);
+    } else {
+      q_ = weights_.add(prefix + "attn_q.weight", query_rows, config.hidden);
+    }
+    kv_a_ = weights_.add(prefix + "attn_kv_a_mqa.weight", row, config.hidden);
+    kv_a_norm_ = weights_.add(prefix + "attn_kv_a_norm.weight", 1, config.kv_lora);
+    split_ = weights_.has(prefix + "attn_k_b.weight");
+    if (split_) {
+      k_b_ = weights_.add(prefix + "attn_k_b.weight", config.heads * config.kv_lora, config.nope_dim);
+      v_b_ = weights_.add(prefix + "attn_v_b.weight", config.heads * config.value_dim, config.kv_lora);
+    } else {
+      kv_b_ = weights_.add(prefix + "attn_kv_b.weight", config.heads * (config.nope_dim + config.value_dim),
+                           config.kv_lora);
+    }
+    out_ = weights_.add(prefix + "attn_output.weight", config.hidden, config.heads * config.value_dim);
+  }
+
+  [[nodiscard]] static std::size_t page_bytes(decoder_config const& config, bool half_kv) noexcept {
+    return sequence::mla_row_bytes(config.kv_lora, config.rope_dim, half_kv);
+  }
+  static constexpr block_kind page_kind = block_kind::mla_page;
+
+  [[nodiscard]] weight_group& weights() noexcept { return weights_; }
+
+  /// Adds this layer's attention to the residual stream x [tokens, hidden].
+  void add_to(pass<Backend>& run, float* x) {
+    auto const scope = weights_.enter(run.store);
+    auto& backend = run.backend;
+    std::size_t const tokens = run.tokens;
+    int const row = config_.kv_lora + config_.rope_dim;
+    normed_.resize(tokens * config_.hidden);
+    backend.rms_norm(x, scope[norm_], config_.norm_eps, tokens, normed_.data());
+    backend.prepare(input_, normed_.data(), tokens, config_.hidden);
+
+    rows_.resize(tokens * row);
+    backend.matmul(scope[kv_a_], input_, rows_.data());
+    project_queries(run, scope);
+
+    norm_latents(run, scope);
+    rotate(run, rows_.data(), 1, row, config_.kv_lora);
+    rotate(run, queries_.data(), config_.heads, config_.nope_dim + config_.rope_dim, config_.nope_dim);
+
+    kernel::cpu::attention_shape const shape{.tokens = tokens,
+                                             .heads = static_cast<std::size_t>(config_.heads),
+                                             .kv_heads = 1,
+                                             .d_k = static_cast<std::size_t>(row),
+                                             .d_v = static_cast<std::size_t>(config_.kv_lora),
+                                             .first_position = run.first_position,
+                                             .scale = static_cast<float>(how_.score_scale)};
+    kernel::cpu::kv_pages const cache{
+        sequence::mla_row_layout(config_.kv_lora, config_.rope_dim, how_.half_kv), run.rows.layer(layer_)};
+    backend.store_kv(shape, rows_.data(), nullptr, cache);
+
+    absorb_queries(run, scope);
+    latent_.resize(tokens * config_.heads * config_.kv_lora);
+    backend.attention(shape, absorbed_.data(), cache, latent_.data());
+    mixed_.resize(tokens * config_.heads * config_.value_dim);
+    carry_out(run, scope);
+
+    backend.prepare(input_, mixed_.data(), tokens, config_.heads * config_.value_dim);
+    projected_.resize(tokens * config_.hidden);
+    backend.matmul(scope[out_], input_, projected_.data());
+    backend.add(projected_.data(), projected_.size(), x);
+  }
+
+ private:
+  /// queries_ [tokens, heads, nope + rope]
+  void project_queries(pass<Backend>& run, weight_group::scope const& scope) {
+    auto& backend = run.backend;
+    int const width = config_.heads * (config_.nope_dim + config_.rope_dim);
+    queries_.resize(run.tokens * width);
+    if (config_.q_lora == 0) {
+      backend.matmul(scope[q_], input_, queries_.data());
+      return;
+    }
+    compressed_.resize(run.tokens * config_.q_lora);
+    backend.matmul(scope[q_a_], input_, compressed_.data());
+    backend.rms_norm(compressed_.data(), scope[q_a_norm_], config_.norm_eps, run.tokens,
+                     compressed_.data());
+    backend.prepare(input_, compressed_.data(), run.tokens, config_.q_lora);
+    backend.matmul(scope[q_], input_, queries_.data());
+  }
+
+  /// The first kv_lora values of each row of rows_; the rotated key part after them has no norm.
+  void norm_latents(pass<Backend>& run, weight_group::scope const& scope) {
+    std::size_t const row = static_cast<std::size_t>(config_.kv_lora + config_.rope_dim);
+    for (std::size_t t = 0; t < run.tokens; ++t) {
+      float* const latent = rows_.data() + t * row;
+      run.backend.rms_norm(latent, scope[kv_a_norm_], config_.norm_eps, 1, latent);
+    }
+  }
+
+  /// absorbed_ [tokens, heads, latent + rope]: the key factor applied to the unrotated part, the rotated part copied.
+  void absorb_queries(pass<Backend>& run, weight_group::scope const& scope) {
+    std::size_t const heads = static_cast<std::size_t>(config_.heads);
+    std::size_t const from = static_cast<std::size_t>(config_.nope_dim + config_.rope_dim);
+    std::size_t const to = static_cast<std::size_t>(config_.kv_lora + config_.rope_dim);
+    absorbed_.resize(run.tokens * heads * to);
+    tasks_.clear();
+    for (std::size_t head = 0; head < heads; ++head) {
+      auto const factor = split_ ? scope[k_b_].rows_from(head * config_.kv_lora, config_.kv_lora)
+                                 : scope[kv_b_].rows_from(head * rows_a_head(), config_.nope_dim);
+      tasks_.push_back({.factor = factor,
+                        .transposed = !split_,
+                        .in = queries_.data() + head * from,
+                        .in_stride = heads * from,
+                        .out = absorbed_.data() + head * to,
+                        .out_stride = heads * to});
+    }
+    run.backend.head_products(tasks_, run.tokens);
+    for (std::size_t row = 0; row < run.tokens * heads; ++row) {
+      std::copy_n(queries_.data() + row * from + config_.nope_dim, config_.rope_dim,
+                  absorbed_.data() + row * to + config_.kv_lora);
+    }
+  }
+
+  /// mixed_ [tokens, heads, value_dim]: the value factor applied to each head's mixed latent.
+  void carry_out(pass<Backend>& run, weight_group::scope const& scope) {
+    std::size_t const heads = static_cast<std::size_t>(config_.heads);
+    std::size_t const from = static_cast<std::size_t>(config_.kv_lora);
+    std::size_t const to = static_cast<std::size_t>(config_.value_dim);
+    tasks_.clear();
+    for (std::size_t head = 0; head < heads; ++head) {
+      auto const factor = split_ ? scope[v_b_].rows_from(head * to, to)
+                                 : scope[kv_b_].rows_from(head * rows_a_head() + config_.nope_dim, to);
+      tasks_.push_back({.factor = factor,
+                        .in = latent_.data() + head * from,
+                        .in_stride = heads * from,
+                        .out = mixed_.data() + head * to,
+                        .out_stride = heads * to});
+    }
+    run.backend.head_products(tasks_, run.tokens);
+  }
+
+  [[nodiscard]] std::uint64_t rows_a_head() const noexcept {
+    return static_cast<std::uint64_t>(config_.nope_dim + config_.value_dim);
+  }
+
+  void rotate(pass<Backend>& run, float* values, int heads, int head_stride, int first) const {
+    run.backend.rope(values,
+                     {.tokens = run.tokens,
+                      .heads = static_cast<std::size_t>(heads),
+                      .head_stride = static_cast<std::size_t>(head_stride),
+                      .first_dim = static_cast<std::size_t>(first),
+                      .n_rot = static_cast<std::size_t>(config_.rope_dim),
+                      .pairing = kernel::cpu::rope_pairing::interleaved},
+                     run.angles);
+  }
+
+  decoder_config config_;
+  options how_;
+  std::size_t layer_;
+  weight_group weights_;
+  bool split_ = false;
+  std::size_t norm_ = 0, q_a_ = 0, q_a_norm_ = 0, q_ = 0, kv_a_ = 0, kv_a_norm_ = 0, k_b_ = 0, v_b_ = 0, kv_b_ = 0,
+              out_ = 0;
+  typename Backend::activations input_;
+  std::vector<typename Backend::head_task> tasks_;
+  std::vector<float> normed_, compressed_, queries_, rows_, absorbed_, latent_, mixed_, projected_;
+};
+
+}  // namespace terrace::model

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <terrace/chain/any_store.hpp>
+#include <terrace/core/block.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/stream_ref.hpp>
+#include <terrace/format/catalog.hpp>
+
+namespace terrace::model {
+
+/// Dense tensors that one step of a forward pass reads together, resolved and shape-checked once.
+///
+/// While a `scope` lives the tensors are leased. A group that was `hold`-ed keeps one lease for good, and its scopes
+/// cost nothing.
+class weight_group {
+ public:
+  weight_group() = default;
+  explicit weight_group(format::catalog const& catalog) : catalog_{&catalog} {}
+
+  /// Adds a matrix and returns its number in this group.
+  /// Errors: format_error naming the tensor when it is missing or its shape is not [rows, cols].
+  std::size_t add(std::string_view name, std::int64_t rows, std::int64_t cols) {
+    auto const& place = catalog_->get(name);
+    auto const& layout = place.layout;
+    if (layout.rows != static_cast<std::uint64_t>(rows) || layout.cols != static_cast<std::uint64_t>(cols)) {
+      throw format_error{catalog_->files().front().string() + ": tensor `" + std::string{name} + "` has " +
+                         std::to_string(layout.cols) + " columns and " + std::to_string(layout.rows) +
+                         " rows where the model's sizes ask for " + std::to_string(cols) + " and " +
+                         std::to_string(rows) + "; the file is damaged or of another model"};
+    }
+    ids_.push_back(place.block);
+    layouts_.push_back(layout);
+    return ids_.size() - 1;
+  }
+  [[nodiscard]] bool has(std::string_view name) const { return catalog_->find(name) != nullptr; }
+
+  [[nodiscard]] std::span<block_id const> ids() const noexcept { return ids_; }
+
+  /// Leases the group until the weight_group is destroyed or the lease is released.
+  void hold(any_store& store) {
+    held_ = store.acquire(stream_ref::host(), ids_);
+    held_.wait_all();
+    is_held_ = true;
+  }
+  [[nodiscard]] bool held() const noexcept { return is_held_; }
+
+  /// The leased group. Borrows the weight_group.
+  class scope {
+   public:
+    scope(weight_group const& group, any_store& store) : group_{&group} {
+      if (group.is_held_) { return; }
+      own_ = store.acquire(stream_ref::host(), group.ids_);
+      own_.wait_all();
+    }
+    [[nodiscard]] matrix_view operator[](std::size_t number) const noexcept {
+      lease const& from = group_->is_held_ ? group_->held_ : own_;
+      return view_at(group_->layouts_[number], from[number].address);
+    }
+
+   private:
+    weight_group const* group_;
+    lease own_;
+  };
+  [[nodiscard]] scope enter(any_store& store) const { return scope{*this, store}; }
+
+ private:
+  format::catalog const* catalog_ = nullptr;
+  std::vector<block_id> ids_;
+  std::vector<matrix_layout> layouts_;
+  lease held_;
+  bool is_held_ = false;
+};
+
+}  // namespace terrace::model

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <terrace/core/error.hpp>
+#include <terrace/kernel/cpu/backend.hpp>
+#include <terrace/model/decoder.hpp>
+#include <terrace/model/kimi_k2.hpp>
+#include <terrace/model/llama.hpp>
+#include <terrace/model/minimax_m2.hpp>
+#include <terrace/runtime/pipeline.hpp>
+#include <terrace/sequence/paged_kv.hpp>
+#include <terrace/sequence/row_pages.hpp>
+
+namespace terrace::runtime {
+
+namespace detail {
+
+[[nodiscard]] inline int planned_context(model::decoder_config const& config, pipeline_options const& options) {
+  int const wanted = options.context_tokens > 0 ? options.context_tokens : std::min(config.context, 4096);
+  if (wanted > config.context) {
+    throw contract_error{"a context of " + std::to_string(wanted) + " tokens was asked for, but the model was made for " +
+                         std::to_string(config.context) + "; ask for at most that"};
+  }
+  return wanted;
+}
+
+/// -log softmax(logits)[target], summed in double.
+[[nodiscard]] inline float negative_log_likelihood(std::span<float const> logits, std::int32_t target, int position) {
+  float const largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (float const one : logits) { sum += std::exp(static_cast<double>(one) - largest); }
+  double const value = std::log(sum) + largest - logits[static_cast<std::size_t>(target)];
+  if (!std::isfinite(value)) {
+    throw error{"the logits at position " + std::to_string(position) +
+                " hold a value that is not finite; the weights are damaged or of another type than they say"};
+  }
+  return static_cast<float>(value);
+}
+
+}  // namespace detail
+
+/// A pipeline of one family on one backend.
+template <class Family, class Backend>
+class basic_pipeline final : public pipeline {
+ public:
+  using attention = typename Family::template attention<Backend>;
+  using decoder = model::decoder<Backend, attention>;
+
+  /// The family's decoder for a catalog, without any weight.
+  [[nodiscard]] static decoder make_decoder(format::catalog const& catalog, pipeline_options const& options) {
+    auto config = Family::read_config(catalog.meta());
+    config.vocab = vocabulary_of(catalog);
+    auto const how = Family::template attention_options<Backend>(catalog, config, options.half_kv);
+    return decoder{catalog, std::move(config), how};
+  }
+
+  basic_pipeline(format::catalog const& catalog, any_store& store, pipeline_options options, plan const& how)
+      : options_{std::move(options)},
+        store_{store},
+        backend_{options_.threads, options_.mode},
+        decoder_{make_decoder(catalog, options_)},
+        rows_{store, attention::page_kind, decoder_.config().layers, sequence::page_tokens,
+              attention::page_bytes(decoder_.config(), options_.half_kv)},
+        frequencies_{decoder_.frequencies()},
+        context_tokens_{detail::planned_context(decoder_.config(), options_)} {
+    load_pinned(catalog, how);
+  }
+
+  std::span<float const> decode(std::span<std::int32_t const> ids) override {
+    check(ids);
+    std::size_t done = 0;
+    while (done < ids.size()) {
+      std::size_t const count = std::min<std::size_t>(chunk(), ids.size() - done);
+      run(ids.subspan(done, count));
+      done += count;
+      if (done == ids.size()) {
+        auto pass = make_pass(count);
+        logits_.resize(static_cast<std::size_t>(vocab_size()));
+        decoder_.logits(pass, count - 1, 1, logits_.data());
+      }
+      finish(count);
+    }
+    return logits_;
+  }
+
+  std::vector<float> nll(std::span<std::int32_t const> ids) override {
+    reset();
+    check(ids);
+    std::vector<float> result;
+    std::size_t const vocab = static_cast<std::size_t>(vocab_size());
+    for (std::size_t done = 0; done < ids.size();) {
+      std::size_t const count = std::min<std::size_t>(chunk(), ids.size() - done);
+      run(ids.subspan(done, count));
+      auto pass = make_pass(count);
+      for (std::size_t first = 0; first < count; first += logit_rows) {
+        std::size_t const rows = std::min(logit_rows, count - first);
+        logits_.resize(rows * vocab);
+        decoder_.logits(pass, first, rows, logits_.data());
+        for (std::size_t row = 0; row < rows && done + first + row + 1 < ids.size(); ++row) {
+          std::size_t const at = done + first + row;
+          result.push_back(detail::negative_log_likelihood(
+              std::span{logits_}.subspan(row * vocab, vocab), ids[at + 1], static_cast<int>(at)));
+        }
+      }
+      finish(count);
+      done += count;
+    }
+    return result;
+  }
+
+  void reset() noexcept override {
+    rows_.clear();
+    position_ = 0;
+  }
+  int position() const noexcept override { return position_; }
+  int context_tokens() const noexcept override { return context_tokens_; }
+  int vocab_size() const noexcept override { return decoder_.config().vocab; }
+  void record_routing(std::vector<std::uint16_t>* experts) noexcept override { routing_ = experts; }
+
+ private:
+  /// Rows of logits computed at once for likelihoods; a whole chunk of a large vocabulary would dwarf the model.
+  static constexpr std::size_t logit_rows = 16;
+
+  [[nodiscard]] static int vocabulary_of(format::catalog const& catalog) {
+    return static_cast<int>(catalog.get("token_embd.weight").layout.rows);
+  }
+  [[nodiscard]] std::size_t chunk() const noexcept {
+    return static_cast<std::size_t>(std::max(options_.prefill_chunk, 1));
+  }
+
+  void check(std::span<std::int32_t const> ids) const {
+    if (ids.empty()) { throw contract_error{"there are no tokens to run; give a prompt"}; }
+    for (auto const id : ids) {
+      if (id < 0 || id >= vocab_size()) {
+        throw contract_error{"token id " + std::to_string(id) + " is outside the vocabulary of " +
+                             std::to_string(vocab_size()) + " ids"};
+      }
+    }
+    if (ids.size() > static_cast<std::size_t>(context_tokens_ - position_)) {
+      throw contract_error{std::to_string(ids.size()) + " tokens after " + std::to_string(position_) +
+                           " do not fit a context of " + std::to_string(context_tokens_) +
+                           "; ask for a longer context (--ctx) or give fewer"};
+    }
+  }
+
+  [[nodiscard]] model::pass<Backend> make_pass(std::size_t tokens) {
+    return {.backend = backend_,
+            .store = store_,
+            .rows = rows_,
+            .angles = angles_,
+            .first_position = static_cast<std::size_t>(position_),
+            .tokens = tokens,
+            .read_ahead = options_.read_ahead,
+            .look_ahead = options_.look_ahead,
+            .routing = routing_ == nullptr ? nullptr : &layer_major_};
+  }
+
+  void run(std::span<std::int32_t const> ids) {
+    rows_.grow(static_cast<std::size_t>(position_) + ids.size());
+    layer_major_.clear();
+    Backend::make_angles(angles_, static_cast<std::size_t>(position_), ids.size(), frequencies_.per_pair,
+                         frequencies_.magnitude);
+    auto pass = make_pass(ids.size());
+    decoder_.run(pass, ids);
+    keep_routing(ids.size());
+  }
+  void finish(std::size_t tokens) noexcept {
+    position_ += static_cast<int>(tokens);
+    store_.tick();
+  }
+
+  /// Layers record [layer][token][top_k]; callers want [token][layer][top_k].
+  void keep_routing(std::size_t tokens) {
+    if (routing_ == nullptr) { return; }
+    std::size_t const k = static_cast<std::size_t>(decoder_.config().top_k);
+    std::size_t const layers = static_cast<std::size_t>(decoder_.config().mixture_layers());
+    for (std::size_t token = 0; token < tokens; ++token) {
+      for (std::size_t layer = 0; layer < layers; ++layer) {
+        auto const from = layer_major_.begin() + static_cast<std::ptrdiff_t>((layer * tokens + token) * k);
+        routing_->insert(routing_->end(), from, from + static_cast<std::ptrdiff_t>(k));
+      }
+    }
+  }
+
+  /// Reads pinned blocks in sets, so that a drive sees a deep queue, and lets groups that are wholly pinned keep them.
+  void load_pinned(format::catalog const& catalog, plan const& how) {
+    static constexpr std::size_t set_size = 16;
+    std::uint64_t total = 0, done = 0;
+    for (auto const id : how.pinned) { total += catalog.find_block(id)->bytes; }
+    for (std::size_t first = 0; first < how.pinned.size(); first += set_size) {
+      auto const ids = std::span{how.pinned}.subspan(first, std::min(set_size, how.pinned.size() - first));
+      pinned_.push_back(store_.acquire(stream_ref::host(), ids));
+      pinned_.back().wait_all();
+      for (auto const id : ids) { done += catalog.find_block(id)->bytes; }
+      if (options_.on_load) { options_.on_load(done, total); }
+    }
+    std::unordered_set<std::uint64_t> kept;
+    for (auto const id : how.pinned) { kept.insert(static_cast<std::uint64_t>(id)); }
+    for (auto const& step : decoder_.steps()) {
+      auto const ids = step.weights->ids();
+      bool const whole =
+          std::all_of(ids.begin(), ids.end(), [&](block_id id) { return kept.contains(static_cast<std::uint64_t>(id)); });
+      if (whole) { step.weights->hold(store_); }
+    }
+  }
+
+  pipeline_options options_;
+  any_store& store_;
+  Backend backend_;
+  std::vector<lease> pinned_;
+  decoder decoder_;
+  sequence::row_pages rows_;
+  typename Backend::rope_table angles_;
+  model::rope_frequencies frequencies_;
+  int context_tokens_;
+  int position_ = 0;
+  std::vector<float> logits_;
+  std::vector<std::uint16_t> layer_major_;
+  std::vector<std::uint16_t>* routing_ = nullptr;
+};
+
+namespace detail {
+
+/// Calls f<Family>() for the family of the catalog's architecture.
+template <class F>
+auto with_family(format::catalog const& catalog, F&& f) {
+  auto const architecture = catalog.architecture();
+  if (architecture == model::llama::architecture) { return f.template operator()<model::llama>(); }
+  if (architecture == model::minimax_m2::architecture) { return f.template operator()<model::minimax_m2>(); }
+  if (architecture == model::kimi_k2::architecture) { return f.template operator()<model::kimi_k2>(); }
+  throw not_supported{catalog.files().front().string() + ": the architecture `" + architecture +
+                      "` is not one terrace runs; llama, minimax-m2 and deepseek2 (Kimi K2) are"};
+}
+
+}  // namespace detail
+
+inline requirements inspect(format::catalog const& catalog,
+                            pipeline_options const& options,
+                            std::function<std::uint64_t(std::uint64_t)> const& counted) {
+  return detail::with_family(catalog, [&]<class Family>() {
+    using concrete = basic_pipeline<Family, kernel::cpu::backend>;
+    auto decoder = concrete::make_decoder(catalog, options);
+    auto const& config = decoder.config();
+    requirements needs;
+    needs.architecture = config.architecture;
+    needs.vocab = config.vocab;
+    needs.context_limit = config.context;
+    needs.context_tokens = detail::planned_context(config, options);
+    needs.layers = config.layers;
+    needs.mixture_layers = config.mixture_layers();
+    needs.first_mixture_layer = config.leading_dense;
+    needs.experts = config.experts;
+    needs.top_k = config.top_k;
+    auto const pages =
+        (static_cast<std::uint64_t>(needs.context_tokens) + sequence::page_tokens - 1) / sequence::page_tokens;
+    needs.state_bytes = pages * static_cast<std::uint64_t>(config.layers) *
+                        counted(concrete::attention::page_bytes(config, options.half_kv));
+    for (auto const& one : decoder.steps()) {
+      requirements::step step;
+      for (auto const id : one.weights->ids()) { step.dense.push_back({id, counted(catalog.find_block(id)->bytes)}); }
+      if (one.mixture_layer >= 0) {
+        auto const first = expert_block(layer_id{static_cast<std::uint32_t>(one.mixture_layer)}, expert_id{0});
+        step.expert_bytes = counted(catalog.find_block(first)->bytes);
+      }
+      needs.steps.push_back(std::move(step));
+    }
+    return needs;
+  });
+}
+
+inline std::unique_ptr<pipeline> make_pipeline(format::catalog const& catalog,
+                                               any_store& store,
+                                               pipeline_options const& options,
+                                               plan const& how) {
+  return detail::with_family(catalog, [&]<class Family>() -> std::unique_ptr<pipeline> {
+    return std::make_unique<basic_pipeline<Family, kernel::cpu::backend>>(catalog, store, options, how);
+  });
+}
+
+}  // namespace terrace::runtime
