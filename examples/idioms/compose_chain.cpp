@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain of two levels: main memory over a file. Blocks are leased in sets; what is not here is read together.
+// A chain of two levels: main memory over a file. Blocks are leased in sets; what is not here is
+// read together.
 
 #include "stand_in_model.hpp"
 
@@ -22,7 +23,8 @@ int main() {
   stand_in_model const model{16};
 
   // Sizes and paths are values: room for 4 of the 16 experts.
-  chain tiers{{dram{4 * stand_in_model::expert_bytes}, evict::lfu_decay{{}}}, {nvme{model.files()}}};
+  chain tiers{{dram{4 * stand_in_model::expert_bytes}, evict::lfu_decay{{}}},
+              {nvme{model.files()}}};
   store<chain> weights{std::move(tiers), model.blocks()};
 
   bool right = true;
@@ -39,10 +41,13 @@ int main() {
   }
 
   for (auto const& tier : weights.counters()) {
-    std::printf("%-5s %9s of %9s  %llu hits  %llu misses  %s in  (%s)\n", tier.name.c_str(),
-                format_size(tier.peak_bytes).c_str(), format_size(tier.capacity_bytes).c_str(),
-                static_cast<unsigned long long>(tier.hits), static_cast<unsigned long long>(tier.misses),
-                format_size(tier.bytes_in).c_str(), tier.mode.c_str());
+    std::printf("%-5s %llu hits, %llu misses, %s read into it, at most %s held (%s)\n",
+                tier.name.c_str(),
+                static_cast<unsigned long long>(tier.hits),
+                static_cast<unsigned long long>(tier.misses),
+                format_size(tier.bytes_in).c_str(),
+                format_size(tier.peak_bytes).c_str(),
+                tier.mode.c_str());
   }
   bool const capped = weights.counters()[0].peak_bytes <= 4 * stand_in_model::expert_bytes;
   return right && capped && weights.audit().holds() ? 0 : 1;

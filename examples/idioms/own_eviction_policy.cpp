@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An eviction policy from nothing: drop what was used last. A dense model under a small cap reads its layers round and
-// round; there the block just used is the one needed again latest, and the least recently used one is needed next.
+// An eviction policy from nothing: drop what was used last. A dense model under a small cap reads
+// its layers round and round; there the block just used is the one needed again latest, and the
+// least recently used one is needed next.
 
 #include "stand_in_model.hpp"
 
@@ -19,7 +20,8 @@
 
 using namespace terrace;
 
-/// Evicts the block whose last use is the most recent. Cost: linear in the number of resident blocks.
+/// Evicts the block whose last use is the most recent. Cost: linear in the number of resident
+/// blocks.
 class most_recent {
  public:
   struct options {};
@@ -63,7 +65,8 @@ std::uint64_t hits_with() {
 int main() {
   auto const theirs = hits_with<evict::lru>();
   auto const ours = hits_with<most_recent>();
-  std::printf("80 uses: lru hits %llu, most_recent hits %llu\n", static_cast<unsigned long long>(theirs),
+  std::printf("80 uses: lru hits %llu, most_recent hits %llu\n",
+              static_cast<unsigned long long>(theirs),
               static_cast<unsigned long long>(ours));
   return ours > theirs ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tier from nothing: memory taken once at the start and cut into equal slots, so that nothing is allocated later.
+// A tier from nothing: memory taken once at the start and cut into equal slots, so that nothing is
+// allocated later.
 
 #include "stand_in_model.hpp"
 

@@ -14,7 +14,8 @@
 #include <string>
 #include <vector>
 
-/// A file of equal experts, in the place of a model: every byte of expert e holds the value e. Removed with the object.
+/// A file of equal experts, in the place of a model: every byte of expert e holds the value e.
+/// Removed with the object.
 class stand_in_model {
  public:
   static constexpr std::size_t expert_bytes = 64 * 1024;
@@ -25,12 +26,14 @@ class stand_in_model {
     std::ofstream out{path_, std::ios::binary};
     for (std::uint32_t e = 0; e < experts; ++e) {
       out << std::string(expert_bytes, static_cast<char>(e));
-      terrace::block_info block{.id = terrace::expert_block(terrace::layer_id{0}, terrace::expert_id{e}),
-                                .names = {"blk.0.experts." + std::to_string(e)},
-                                .bytes = expert_bytes,
-                                .extents = {},
-                                .matrices = {}};
-      block.extents.push_back({.from = {.file = {}, .offset = e * expert_bytes, .bytes = expert_bytes}});
+      terrace::block_info block{
+          .id = terrace::expert_block(terrace::layer_id{0}, terrace::expert_id{e}),
+          .names = {"blk.0.experts." + std::to_string(e)},
+          .bytes = expert_bytes,
+          .extents = {},
+          .matrices = {}};
+      block.extents.push_back(
+          {.from = {.file = {}, .offset = e * expert_bytes, .bytes = expert_bytes}});
       blocks_.push_back(block);
     }
     if (!out.flush()) { throw std::runtime_error{"cannot write " + path_.string()}; }

@@ -5,5 +5,8 @@
 
 int main() {
   using namespace terrace;
-  return layer_of(expert_block(layer_id{3}, expert_id{17})) == layer_id{3} && parse_size("1KiB") == kib ? 0 : 1;
+  return layer_of(expert_block(layer_id{3}, expert_id{17})) == layer_id{3} &&
+                 parse_size("1KiB") == kib
+             ? 0
+             : 1;
 }
