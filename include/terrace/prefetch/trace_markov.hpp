@@ -178,11 +178,13 @@ class trace_markov {
       }
     }
     for (std::uint32_t const expert : memory_of(next).experts) { add_chance(expert, repeat_rate_); }
+    std::erase_if(chances_,
+                  [this](follower const& each) { return each.weight < options_.least_chance; });
     std::stable_sort(chances_.begin(), chances_.end(), [](follower const& a, follower const& b) {
       return a.weight > b.weight;
     });
+    if (chances_.size() > options_.width) { chances_.resize(options_.width); }
     for (follower const& each : chances_) {
-      if (pending_.size() == options_.width || each.weight < options_.least_chance) { break; }
       pending_.push_back(expert_block(next, expert_id{each.expert}));
     }
   }
