@@ -29,7 +29,7 @@ struct q4_0 {
   /// Tries scales that put the largest value on levels 5 to 9 of either sign.
   [[nodiscard]] static q4_0 encode(float const* x) noexcept {
     constexpr detail::code_range codes{
-        .low = -8, .high = 7, .nearest_level = 5, .farthest_level = 9, .step = 0.125F};
+        .low = -8, .high = 7, .nearest_level = 5, .farthest_level = 9, .step = 0.25F};
     float const scale = detail::fit_scale<32>(x, codes, detail::round_to_f16);
     q4_0 block{.d = le_f16::of(scale), .qs = {}};
     auto const code = [&](float value) {

@@ -121,11 +121,11 @@ template <int Count, class Round>
     float const sum_square = dot<Count>(work, work);
     float const sum_u_code = dot<Count>(u, work);
     float const determinant = Count * sum_square - sum_code * sum_code;
-    if (!(determinant > 0)) { continue; }
-    double const slope = (Count * sum_u_code - sum_code * sum_u) / determinant;
+    double const slope =
+        determinant > 0 ? (Count * sum_u_code - sum_code * sum_u) / determinant : 0.0F;
     double scale = range * slope;
     double minimum = -(base + range * (sum_u - slope * sum_code) / Count);
-    if (!signed_minimum && minimum < 0) {
+    if (!signed_minimum && minimum < 0 && sum_square > 0) {
       minimum = 0;
       scale = (base * sum_code + range * sum_u_code) / sum_square;
     }
