@@ -70,8 +70,8 @@ struct plan_request {
   std::uint64_t capacity_bytes = 0;           ///< of the fastest level, staging included
   std::uint64_t staging_bytes = 0;
   std::size_t expert_slots = 0;               ///< most experts resident at once; 0 leaves it to the capacity
-  std::vector<block_id> must_pin;             ///< placed with `:pin`
-  std::vector<block_id> not_here;             ///< placed in another level: neither pinned nor counted here
+  std::vector<block_id> must_pin{};           ///< placed with `:pin`
+  std::vector<block_id> not_here{};           ///< placed in another level: neither pinned nor counted here
 };
 
 /// How the fastest level will be used. A contract: the level never holds more than `predicted_peak_bytes`.
