@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <numeric>
-#include <span>
-#include <vector>
-
 #include <terrace/core/block.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/core/numerics.hpp>
@@ -14,11 +8,19 @@
 #include <terrace/kernel/cpu/head_product.hpp>
 #include <terrace/quant/decode.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
 namespace terrace::kernel::cpu {
 
-/// The kernels of this folder bound to one team of threads and one numerics: what a model computes with.
+/// The kernels of this folder bound to one team of threads and one numerics: what a model computes
+/// with.
 ///
-/// Small vectors (norm weights, router biases) are given as they lie in their block and decoded on use.
+/// Small vectors (norm weights, router biases) are given as they lie in their block and decoded on
+/// use.
 class backend {
  public:
   using activations = cpu::activations;
@@ -36,7 +38,9 @@ class backend {
     into.assign(pool_, mode_, x, tokens, cols, cols);
   }
   /// y [tokens, w.rows] = w x
-  void matmul(matrix_view const& w, activations const& x, float* y) { cpu::matmul(pool_, w, x, y, w.rows); }
+  void matmul(matrix_view const& w, activations const& x, float* y) {
+    cpu::matmul(pool_, w, x, y, w.rows);
+  }
   /// The same with float32 activations whatever the numerics.
   void matmul_exact(matrix_view const& w, float const* x, std::size_t tokens, float* y) {
     exact_.assign(pool_, numerics::exact, x, tokens, w.cols, w.cols);
@@ -49,10 +53,13 @@ class backend {
     cpu::decode_rows(w, rows, out);
   }
   /// y = weight * x / rms(x), rows of weight.cols values; y may be x.
-  void rms_norm(float const* x, matrix_view const& weight, float eps, std::size_t tokens, float* y) {
+  void rms_norm(
+      float const* x, matrix_view const& weight, float eps, std::size_t tokens, float* y) {
     cpu::rms_norm(pool_, x, vector(weight), eps, tokens, weight.cols, y);
   }
-  void rope(float* x, rope_shape const& shape, rope_table const& angles) { cpu::rope(pool_, x, shape, angles); }
+  void rope(float* x, rope_shape const& shape, rope_table const& angles) {
+    cpu::rope(pool_, x, shape, angles);
+  }
   /// Angles for positions [first, first + count).
   static void make_angles(rope_table& into,
                           std::size_t first,
@@ -63,7 +70,10 @@ class backend {
     std::iota(positions.begin(), positions.end(), static_cast<std::uint32_t>(first));
     into.assign(positions, frequencies, magnitude);
   }
-  void store_kv(attention_shape const& shape, float const* k, float const* v, kv_pages const& cache) {
+  void store_kv(attention_shape const& shape,
+                float const* k,
+                float const* v,
+                kv_pages const& cache) {
     cpu::store_kv(pool_, shape, k, v, cache);
   }
   void attention(attention_shape const& shape, float const* q, kv_pages const& cache, float* out) {
@@ -96,8 +106,8 @@ class backend {
   }
 
  private:
-  /// The values of a vector: in place when they are float32 at an aligned address, else decoded into a buffer that the
-  /// next call reuses.
+  /// The values of a vector: in place when they are float32 at an aligned address, else decoded
+  /// into a buffer that the next call reuses.
   [[nodiscard]] float const* vector(matrix_view const& one) {
     bool const aligned = reinterpret_cast<std::uintptr_t>(one.data) % alignof(float) == 0;
     if (one.type == quant_type::f32 && aligned && one.multiplier == 1.0F) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <terrace/kernel/cpu/detail/f32x16.hpp>
-#include <terrace/kernel/cpu/detail/unpack.hpp>
+#include <terrace/kernel/cpu/detail/int8_tile.hpp>  // tile_rows
 
 #include <cstddef>
 #include <cstdint>

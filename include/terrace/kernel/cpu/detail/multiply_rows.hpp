@@ -151,7 +151,7 @@ template <class Unpacker>
 void multiply_int8_rows(matrix_view const& w, token_set tokens, result_rows out) noexcept {
   alignas(64) std::uint8_t codes[tile_rows * piece_blocks * block_cols] = {};
   alignas(64) float factors[3][tile_rows * piece_blocks] = {};
-  unpacked_rows const piece{codes, piece_blocks * block_cols, factors[0], factors[1], factors[2]};
+  unpacked_rows const piece{piece_blocks, codes, factors[0], factors[1], factors[2]};
   auto const& x = tokens.x->codes();
   for (std::size_t t = 0; t < tokens.count; t += pass_tokens) {
     std::size_t const width = std::min(pass_tokens, tokens.count - t);
