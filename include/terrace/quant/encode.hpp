@@ -50,8 +50,8 @@ inline void encode_row(quant_type type, std::span<float const> x, std::byte* out
       }
     } else {
       throw not_supported{"terrace reads " + std::string{name_of(type)} +
-                          " but does not write it; choose q8_0, q6_k, q5_k, q4_k, q4_1, q4_0, "
-                          "mxfp4, bf16 or f16"};
+                          " but does not write it; choose q8_0, q6_k, q5_k, q4_k, q3_k, q2_k, "
+                          "q4_1, q4_0, mxfp4, bf16 or f16"};
     }
   });
 }

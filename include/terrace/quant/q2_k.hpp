@@ -2,6 +2,7 @@
 #pragma once
 
 #include <terrace/quant/block_format.hpp>
+#include <terrace/quant/detail/k_fit.hpp>
 
 #include <cstdint>
 
@@ -16,6 +17,7 @@ struct q2_k {
 
   static constexpr quant_type type = quant_type::q2_k;
   static constexpr std::uint32_t elements = 256;
+  static constexpr float max_magnitude = 65504.0F * 15;
 
   /// y = d * scale * q - dmin * minimum
   void decode(float* y) const noexcept {
@@ -31,7 +33,21 @@ struct q2_k {
       }
     }
   }
+
+  [[nodiscard]] static q2_k encode(float const* x) noexcept {
+    auto const fit = detail::affine_k_fit<16>::of(x, {.scale = 15, .code = 3});
+    q2_k block{.scales = {}, .qs = {}, .d = le_f16::of(fit.d), .dmin = le_f16::of(fit.dmin)};
+    for (unsigned k = 0; k < 16; ++k) {
+      block.scales[k] = static_cast<std::uint8_t>(fit.scale[k] | fit.minimum[k] << 4U);
+      std::uint8_t* const to = block.qs + 32 * (k / 8) + 16 * (k & 1U);
+      unsigned const shift = 2U * ((k / 2U) & 3U);
+      for (unsigned i = 0; i < 16; ++i) {
+        to[i] = static_cast<std::uint8_t>(to[i] | fit.code[16 * k + i] << shift);
+      }
+    }
+    return block;
+  }
 };
-static_assert(block_format<q2_k>);
+static_assert(encodable_format<q2_k>);
 
 }  // namespace terrace::quant

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <terrace/quant/block_format.hpp>
+#include <terrace/quant/detail/k_fit.hpp>
 
 #include <cstdint>
 
@@ -17,6 +18,7 @@ struct q3_k {
 
   static constexpr quant_type type = quant_type::q3_k;
   static constexpr std::uint32_t elements = 256;
+  static constexpr float max_magnitude = 65504.0F * 31 * 3;
 
   /// Scale of group k, -32 to 31.
   [[nodiscard]] int scale(unsigned k) const noexcept {
@@ -41,7 +43,37 @@ struct q3_k {
       }
     }
   }
+
+  [[nodiscard]] static q3_k encode(float const* x) noexcept {
+    constexpr detail::symmetric_range range{
+        .scale_low = -32,
+        .scale_high = 31,
+        .code = {.low = -4, .high = 3, .nearest_level = 2, .farthest_level = 5, .step = 0.125F}};
+    auto const fit = detail::symmetric_k_fit::of(x, range);
+    q3_k block{.hmask = {}, .qs = {}, .scales = {}, .d = le_f16::of(fit.d)};
+    for (unsigned k = 0; k < 16; ++k) {
+      block.write_scale(k, static_cast<unsigned>(fit.scale[k] + 32));
+      unsigned const half = k / 8U;
+      unsigned const step = (k / 2U) & 3U;
+      std::uint8_t* const low = block.qs + 32 * half + 16 * (k & 1U);
+      std::uint8_t* const high = block.hmask + 16 * (k & 1U);
+      for (unsigned i = 0; i < 16; ++i) {
+        auto const code = static_cast<unsigned>(fit.code[16 * k + i] + 4);
+        low[i] = static_cast<std::uint8_t>(low[i] | (code & 3U) << (2U * step));
+        high[i] = static_cast<std::uint8_t>(high[i] | (code >> 2U) << (4U * half + step));
+      }
+    }
+    return block;
+  }
+
+ private:
+  void write_scale(unsigned k, unsigned code) noexcept {
+    std::uint8_t& low = scales[k % 8];
+    std::uint8_t& high = scales[8 + k % 4];
+    low = static_cast<std::uint8_t>(low | (code & 15U) << (4U * (k / 8U)));
+    high = static_cast<std::uint8_t>(high | (code >> 4U) << (2U * (k / 4U)));
+  }
 };
-static_assert(block_format<q3_k>);
+static_assert(encodable_format<q3_k>);
 
 }  // namespace terrace::quant

@@ -37,7 +37,7 @@ struct q4_k {
   }
 
   [[nodiscard]] static q4_k encode(float const* x) noexcept {
-    auto const fit = detail::fit_k(x, 15);
+    auto const fit = detail::affine_k_fit<8>::of(x, {.scale = 63, .code = 15});
     q4_k block{.d = le_f16::of(fit.d),
                .dmin = le_f16::of(fit.dmin),
                .scales = k_scales::of(fit.scale.data(), fit.minimum.data()),

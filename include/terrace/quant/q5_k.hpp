@@ -39,7 +39,7 @@ struct q5_k {
   }
 
   [[nodiscard]] static q5_k encode(float const* x) noexcept {
-    auto const fit = detail::fit_k(x, 31);
+    auto const fit = detail::affine_k_fit<8>::of(x, {.scale = 63, .code = 31});
     q5_k block{.d = le_f16::of(fit.d),
                .dmin = le_f16::of(fit.dmin),
                .scales = k_scales::of(fit.scale.data(), fit.minimum.data()),

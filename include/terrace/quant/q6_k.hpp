@@ -2,12 +2,10 @@
 #pragma once
 
 #include <terrace/quant/block_format.hpp>
-#include <terrace/quant/detail/fit.hpp>
+#include <terrace/quant/detail/k_fit.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 
 namespace terrace::quant {
 
@@ -41,55 +39,26 @@ struct q6_k {
   }
 
   [[nodiscard]] static q6_k encode(float const* x) noexcept {
-    float wanted[16];
-    for (int k = 0; k < 16; ++k) {
-      constexpr detail::code_range codes{
-          .low = -32, .high = 31, .nearest_level = 30, .farthest_level = 33.5F, .step = 0.25F};
-      wanted[k] = detail::fit_scale<16>(x + 16 * k, codes, detail::keep);
-    }
-    float const super = detail::round_to_f16(std::abs(detail::extreme_of<16>(wanted)) / 127);
-    q6_k block{.ql = {}, .qh = {}, .scales = {}, .d = le_f16::of(super)};
-    for (unsigned k = 0; k < 16; ++k) {
-      float const code = super > 0 ? choose_scale(x + 16 * k, wanted[k] / super, super) : 0.0F;
-      block.scales[k] = static_cast<std::int8_t>(code);
-      block.write_codes(x + 16 * k, k, super * code);
+    constexpr detail::symmetric_range range{
+        .scale_low = -128,
+        .scale_high = 127,
+        .code = {
+            .low = -32, .high = 31, .nearest_level = 30, .farthest_level = 33.5F, .step = 0.25F}};
+    auto const fit = detail::symmetric_k_fit::of(x, range);
+    q6_k block{.ql = {}, .qh = {}, .scales = {}, .d = le_f16::of(fit.d)};
+    std::copy(fit.scale.begin(), fit.scale.end(), block.scales);
+    for (unsigned h = 0; h < 2; ++h) {
+      for (unsigned g = 0; g < 4; ++g) {
+        for (unsigned l = 0; l < 32; ++l) {
+          auto const code = static_cast<unsigned>(fit.code[128 * h + 32 * g + l] + 32);
+          std::uint8_t& low = block.ql[64 * h + 32 * (g & 1U) + l];
+          std::uint8_t& high = block.qh[32 * h + l];
+          low = static_cast<std::uint8_t>(low | (code & 15U) << (4U * (g >> 1U)));
+          high = static_cast<std::uint8_t>(high | (code >> 4U) << (2U * g));
+        }
+      }
     }
     return block;
-  }
-
- private:
-  /// The whole scale next to `wanted` that leaves the least error.
-  [[nodiscard]] static float choose_scale(float const* x, float wanted, float super) noexcept {
-    float const middle = detail::nearest(wanted, -127, 127);
-    float best = 0;
-    float best_error = std::numeric_limits<float>::max();
-    for (float code = std::max(middle - 1, -127.0F); code <= std::min(middle + 1, 127.0F); ++code) {
-      float const scale = super * code;
-      if (scale == 0) { continue; }
-      float rest[16];
-      for (int i = 0; i < 16; ++i) {
-        float const level = x[i] / scale;
-        rest[i] = (level - detail::nearest(level, -32, 31)) * code;
-      }
-      float const error = detail::dot<16>(rest, rest);
-      if (error < best_error) {
-        best = code;
-        best_error = error;
-      }
-    }
-    return best;
-  }
-  void write_codes(float const* x, unsigned k, float scale) noexcept {
-    unsigned const half = k / 8U;
-    unsigned const group = (k / 2U) & 3U;
-    std::uint8_t* const low = ql + 64 * half + 32 * (group & 1U) + 16 * (k & 1U);
-    std::uint8_t* const high = qh + 32 * half + 16 * (k & 1U);
-    for (unsigned i = 0; i < 16; ++i) {
-      float const code = scale == 0 ? 0.0F : detail::nearest(x[i] / scale, -32, 31);
-      auto const bits = static_cast<unsigned>(static_cast<int>(code) + 32);
-      low[i] = static_cast<std::uint8_t>(low[i] | (bits & 15U) << (4U * (group >> 1U)));
-      high[i] = static_cast<std::uint8_t>(high[i] | (bits >> 4U) << (2U * group));
-    }
   }
 };
 static_assert(encodable_format<q6_k>);
