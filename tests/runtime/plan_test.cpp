@@ -83,6 +83,22 @@ TEST_CASE("blocks placed elsewhere are neither pinned nor counted, those to pin 
   CHECK_FALSE(pins(how, 0));
 }
 
+TEST_CASE("blocks placed at home are counted while in use and never pinned", "[runtime]") {
+  auto const needs = mixture();
+  auto const how = make_plan(needs, {.capacity_bytes = 10000, .not_kept = {dense(0)}});
+  CHECK_FALSE(pins(how, 0));
+  CHECK(how.working_bytes == 100);
+}
+
+TEST_CASE("experts placed in another level need no room here", "[runtime]") {
+  auto needs = mixture();
+  needs.steps[2].layer = layer_id{0};
+  needs.steps[2].expert_bytes = 5000;
+  CHECK_THROWS_AS(make_plan(needs, {.capacity_bytes = 5000}), out_of_capacity);
+  auto const how = make_plan(needs, {.capacity_bytes = 5000, .not_here = {expert_block(layer_id{0}, expert_id{0})}});
+  CHECK(how.minimum_bytes == 30 + 100);
+}
+
 TEST_CASE("a tied head is counted once", "[runtime]") {
   auto needs = mixture();
   needs.steps.back().dense = {{dense(0), 100}};

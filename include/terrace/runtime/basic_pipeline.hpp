@@ -272,6 +272,7 @@ inline requirements inspect(format::catalog const& catalog,
       for (auto const id : one.weights->ids()) { step.dense.push_back({id, counted(catalog.find_block(id)->bytes)}); }
       if (one.mixture_layer >= 0) {
         auto const first = expert_block(layer_id{static_cast<std::uint32_t>(one.mixture_layer)}, expert_id{0});
+        step.layer = layer_of(first);
         step.expert_bytes = counted(catalog.find_block(first)->bytes);
       }
       needs.steps.push_back(std::move(step));

@@ -25,6 +25,7 @@ struct requirements {
   struct step {
     std::vector<block> dense;
     std::uint64_t expert_bytes = 0;  ///< of one expert of this layer; 0 without experts
+    layer_id layer = no_layer;       ///< of the experts
   };
 
   std::string architecture;
@@ -72,6 +73,7 @@ struct plan_request {
   std::size_t expert_slots = 0;               ///< most experts resident at once; 0 leaves it to the capacity
   std::vector<block_id> must_pin{};           ///< placed with `:pin`
   std::vector<block_id> not_here{};           ///< placed in another level: neither pinned nor counted here
+  std::vector<block_id> not_kept{};           ///< placed at home: counted while in use, never pinned
 };
 
 /// How the fastest level will be used. A contract: the level never holds more than `predicted_peak_bytes`.
@@ -102,7 +104,8 @@ class working_set {
   [[nodiscard]] std::uint64_t largest_step() const {
     std::uint64_t most = 0;
     for (auto const& step : needs_->steps) {
-      std::uint64_t sum = step.expert_bytes * experts_;
+      bool const experts_elsewhere = elsewhere(expert_block(step.layer, expert_id{0}));
+      std::uint64_t sum = experts_elsewhere ? 0 : step.expert_bytes * experts_;
       for (auto const& dense : step.dense) {
         if (!pinned(dense.id) && !elsewhere(dense.id)) { sum += dense.bytes; }
       }
@@ -159,8 +162,11 @@ class working_set {
                           request.capacity_bytes};
   }
   std::uint64_t spare = request.capacity_bytes - fixed - result.pinned_bytes;
+  std::unordered_set<std::uint64_t> not_kept;
+  for (auto const id : request.not_kept) { not_kept.insert(static_cast<std::uint64_t>(id)); }
   for (auto const& one : dense) {
     if (least.pinned(one.id) || least.elsewhere(one.id) || one.bytes > spare) { continue; }
+    if (not_kept.contains(static_cast<std::uint64_t>(one.id))) { continue; }
     auto trial = least;
     trial.pin(one.id);
     if (trial.largest_step() > spare - one.bytes) { continue; }
