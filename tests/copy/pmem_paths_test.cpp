@@ -19,7 +19,8 @@ using namespace terrace;
 #if defined(TERRACE_HAS_PMEM2)
 
 TEST_CASE("a block's extents land at their places in pmem with every engine", "[copy][pmem]") {
-  auto const engine = GENERATE(read_engine::automatic, read_engine::uring_buffered, read_engine::pread_buffered);
+  auto const engine =
+      GENERATE(read_engine::automatic, read_engine::uring_buffered, read_engine::pread_buffered);
   test::temporary_file const model;
   test::temporary_file const cache;
   auto const content = test::distinct_bytes(3 * mib + 5);

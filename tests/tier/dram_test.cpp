@@ -47,7 +47,8 @@ TEST_CASE("dram without capacity holds nothing", "[tier]") {
   CHECK_FALSE(tier.try_allocate(1).has_value());
 }
 
-TEST_CASE("dram finds room whenever the bytes are there, whatever the sizes were before", "[tier]") {
+TEST_CASE("dram finds room whenever the bytes are there, whatever the sizes were before",
+          "[tier]") {
   std::uint32_t const seed = 20240607;
   CAPTURE(seed);
   std::mt19937 random{seed};

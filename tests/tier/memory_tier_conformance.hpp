@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/concepts/memory_tier.hpp>
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -8,8 +10,6 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-
-#include <terrace/concepts/memory_tier.hpp>
 
 namespace terrace::test {
 

@@ -7,6 +7,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -21,13 +23,11 @@
 #include <utility>
 #include <vector>
 
-#include <sys/stat.h>
-#include <sys/wait.h>
-
 using namespace terrace;
 using Catch::Matchers::ContainsSubstring;
 
-TEST_CASE("a pmem location ends in a size only if what follows the last colon is one", "[tier][pmem]") {
+TEST_CASE("a pmem location ends in a size only if what follows the last colon is one",
+          "[tier][pmem]") {
   CHECK(parse_pmem_location("/mnt/pmem/cache").path == "/mnt/pmem/cache");
   CHECK_FALSE(parse_pmem_location("/mnt/pmem/cache").capacity_bytes.has_value());
   CHECK(parse_pmem_location("/mnt/pmem/cache:64MiB").path == "/mnt/pmem/cache");
@@ -54,10 +54,13 @@ TEST_CASE("free runs merge with both neighbours and never overlap", "[tier][pmem
       }
       auto const after = live.lower_bound(*at);
       REQUIRE(*at + bytes <= (after == live.end() ? size : after->first));
-      if (after != live.begin()) { REQUIRE(std::prev(after)->first + std::prev(after)->second <= *at); }
+      if (after != live.begin()) {
+        REQUIRE(std::prev(after)->first + std::prev(after)->second <= *at);
+      }
       live.emplace(*at, bytes);
     } else {
-      auto const gone = std::next(live.begin(), static_cast<std::ptrdiff_t>(random() % live.size()));
+      auto const gone =
+          std::next(live.begin(), static_cast<std::ptrdiff_t>(random() % live.size()));
       runs.give_back(gone->first, gone->second);
       live.erase(gone);
     }
@@ -77,10 +80,12 @@ TEST_CASE("pmem on an ordinary file says that it is emulated", "[tier][pmem]") {
   test::temporary_file const file;
   pmem const tier{{file.path(), mib}};
   CHECK(tier.is_emulated());
-  char const* const forced = std::getenv("PMEM2_FORCE_GRANULARITY");  // set by the second run of these tests
+  char const* const forced =
+      std::getenv("PMEM2_FORCE_GRANULARITY");  // set by the second run of these tests
   std::string const granularity =
       forced != nullptr && std::string_view{forced} == "CACHE_LINE" ? "cache line" : "page";
-  CHECK(tier.mode() == "libpmem2, granularity " + granularity + ", emulated: not real persistent memory");
+  CHECK(tier.mode() ==
+        "libpmem2, granularity " + granularity + ", emulated: not real persistent memory");
 }
 
 TEST_CASE("pmem holds what was stored", "[tier][pmem]") {
@@ -128,7 +133,8 @@ TEST_CASE("pmem takes the size of its file unless one is given", "[tier][pmem]")
 TEST_CASE("two pmem tiers on one file are refused", "[tier][pmem]") {
   test::temporary_file const file;
   pmem first{{file.path(), mib}};
-  CHECK_THROWS_WITH((pmem{{file.path(), mib}}), ContainsSubstring("another process or tier uses it"));
+  CHECK_THROWS_WITH((pmem{{file.path(), mib}}),
+                    ContainsSubstring("another process or tier uses it"));
   pid_t const child = ::fork();
   if (child == 0) {
     int status = 1;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -8,15 +11,13 @@
 #include <string>
 #include <vector>
 
-#include <stdlib.h>
-#include <unistd.h>
-
 namespace terrace::test {
 
 /// A file of its own in the temporary directory, removed at the end.
 class temporary_file {
  public:
-  explicit temporary_file(std::filesystem::path const& folder = std::filesystem::temp_directory_path()) {
+  explicit temporary_file(
+      std::filesystem::path const& folder = std::filesystem::temp_directory_path()) {
     std::string pattern = (folder / "terrace-test-XXXXXX").string();
     int const fd = ::mkstemp(pattern.data());
     if (fd < 0) { throw std::runtime_error{"no temporary file at " + pattern}; }
@@ -30,7 +31,8 @@ class temporary_file {
   [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
   void write(std::vector<std::byte> const& bytes) const {
     std::ofstream out{path_, std::ios::binary | std::ios::trunc};
-    out.write(reinterpret_cast<char const*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    out.write(reinterpret_cast<char const*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
   }
 
  private:
@@ -38,7 +40,8 @@ class temporary_file {
 };
 
 /// Bytes in which every 8-byte word differs, so that a shifted copy shows.
-[[nodiscard]] inline std::vector<std::byte> distinct_bytes(std::size_t count, std::uint64_t seed = 1) {
+[[nodiscard]] inline std::vector<std::byte> distinct_bytes(std::size_t count,
+                                                           std::uint64_t seed = 1) {
   std::vector<std::byte> bytes(count);
   std::uint64_t state = seed;
   for (std::size_t i = 0; i < count; ++i) {

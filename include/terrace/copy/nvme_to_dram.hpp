@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include <terrace/concepts/copy_path.hpp>
 #include <terrace/core/extent.hpp>
 #include <terrace/core/ticket.hpp>
 #include <terrace/tier/dram.hpp>
 #include <terrace/tier/nvme.hpp>
+
+#include <span>
+#include <vector>
 
 namespace terrace {
 

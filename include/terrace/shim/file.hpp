@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/error.hpp>
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -9,14 +17,6 @@
 #include <string>
 #include <system_error>
 #include <utility>
-
-#include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <terrace/core/error.hpp>
 
 /// Files as the kernel sees them: descriptors, sizes and what direct I/O asks for.
 namespace terrace::shim {
@@ -85,7 +85,9 @@ struct opened_file {
   if (!S_ISREG(facts.st_mode) && !S_ISBLK(facts.st_mode)) {
     throw refuse("it is neither a regular file nor a block device", EINVAL);
   }
-  ::fcntl(fd.get(), F_SETFL, O_RDONLY);  // O_NONBLOCK was for pipes only; io_uring would answer EAGAIN with it
+  ::fcntl(fd.get(),
+          F_SETFL,
+          O_RDONLY);  // O_NONBLOCK was for pipes only; io_uring would answer EAGAIN with it
   off_t const end = ::lseek(fd.get(), 0, SEEK_END);
   if (end < 0) {
     int const code = errno;
@@ -94,14 +96,15 @@ struct opened_file {
   return {std::move(fd), static_cast<std::uint64_t>(end)};
 }
 
-/// Turns O_DIRECT on or off for an open file, so that no second open can meet another file of the same name.
-/// Answers 0 or an errno value (EINVAL where the file system has no direct I/O).
+/// Turns O_DIRECT on or off for an open file, so that no second open can meet another file of the
+/// same name. Answers 0 or an errno value (EINVAL where the file system has no direct I/O).
 [[nodiscard]] inline int set_direct(int fd, bool direct) noexcept {
   return ::fcntl(fd, F_SETFL, direct ? O_RDONLY | O_DIRECT : O_RDONLY) == 0 ? 0 : errno;
 }
 
 /// The alignment direct reads of this file need, or nothing when the kernel says that it has none.
-/// Kernels before 6.1 and some file systems do not tell; then the logical block size or 4096 is assumed.
+/// Kernels before 6.1 and some file systems do not tell; then the logical block size or 4096 is
+/// assumed.
 [[nodiscard]] inline std::optional<direct_alignment> direct_alignment_of(int fd) noexcept {
 #if defined(STATX_DIOALIGN)
   struct statx facts {};

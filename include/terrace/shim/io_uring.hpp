@@ -3,15 +3,15 @@
 
 #if defined(TERRACE_HAS_URING)
 
+#include <liburing.h>
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
-
-#include <liburing.h>
-#include <sys/uio.h>
 
 namespace terrace::shim {
 
@@ -20,12 +20,12 @@ inline constexpr int unregistered = -1;
 
 /// One read as the ring sees it.
 struct ring_read {
-  int file = 0;                      ///< index of a registered file, or a descriptor
+  int file = 0;  ///< index of a registered file, or a descriptor
   std::byte* to = nullptr;
   std::uint32_t bytes = 0;
   std::uint64_t offset = 0;
-  std::uint64_t tag = 0;             ///< comes back with the completion
-  int buffer = unregistered;         ///< index of the registered buffer that holds [to, to + bytes)
+  std::uint64_t tag = 0;      ///< comes back with the completion
+  int buffer = unregistered;  ///< index of the registered buffer that holds [to, to + bytes)
 };
 
 /// An io_uring. Every call must come from the thread that made the ring.
@@ -38,7 +38,8 @@ class io_ring {
   /// Slots of the table of registered buffers; a ring without them registers one list once.
   static constexpr unsigned buffer_slots = 1024;
 
-  /// Tries the kernel's modes from the cheapest completions to the plainest. On failure `error` is the last errno value.
+  /// Tries the kernel's modes from the cheapest completions to the plainest. On failure `error` is
+  /// the last errno value.
   [[nodiscard]] static std::optional<io_ring> try_open(unsigned entries, int& error) noexcept {
     struct rung {
       unsigned flags;
@@ -111,7 +112,8 @@ class io_ring {
 
   /// Hands prepared reads to the kernel; with `wait` also blocks until a completion is there.
   [[nodiscard]] int submit(bool wait) noexcept {
-    int const done = wait ? ::io_uring_submit_and_wait(&ring_, 1) : ::io_uring_submit_and_get_events(&ring_);
+    int const done =
+        wait ? ::io_uring_submit_and_wait(&ring_, 1) : ::io_uring_submit_and_get_events(&ring_);
     return done < 0 ? -done : 0;
   }
   [[nodiscard]] std::optional<completion> next() noexcept {

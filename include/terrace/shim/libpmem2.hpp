@@ -3,15 +3,15 @@
 
 #if defined(TERRACE_HAS_PMEM2)
 
+#include <terrace/core/error.hpp>
+
+#include <libpmem2.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
-
-#include <libpmem2.h>
-
-#include <terrace/core/error.hpp>
 
 namespace terrace::shim {
 
@@ -57,14 +57,18 @@ class pmem_mapping {
   }
   [[nodiscard]] store_granularity granularity() const noexcept {
     switch (::pmem2_map_get_store_granularity(map_.get())) {
-      case PMEM2_GRANULARITY_BYTE: return store_granularity::byte;
-      case PMEM2_GRANULARITY_CACHE_LINE: return store_granularity::cache_line;
-      default: return store_granularity::page;
+      case PMEM2_GRANULARITY_BYTE:
+        return store_granularity::byte;
+      case PMEM2_GRANULARITY_CACHE_LINE:
+        return store_granularity::cache_line;
+      default:
+        return store_granularity::page;
     }
   }
 
-  /// Copies with stores that bypass the cache; seen by other threads after `drain` on this one. On page granularity it
-  /// is a plain copy: libpmem2 would write every page to the file before it returns.
+  /// Copies with stores that bypass the cache; seen by other threads after `drain` on this one. On
+  /// page granularity it is a plain copy: libpmem2 would write every page to the file before it
+  /// returns.
   void copy(std::byte* to, std::byte const* from, std::size_t bytes) const noexcept {
     if (bytes == 0) { return; }
     if (granularity() == store_granularity::page) {
@@ -91,11 +95,13 @@ class pmem_mapping {
   static void require(int code, std::string const& what) {
     if (code == 0) { return; }
     std::string why = ::pmem2_errormsg();
-    throw io_error{what + ": cannot be mapped as persistent memory: " + (why.empty() ? "unknown reason" : why) +
-                       " (libpmem2 code " + std::to_string(code) + ")",
+    throw io_error{what + ": cannot be mapped as persistent memory: " +
+                       (why.empty() ? "unknown reason" : why) + " (libpmem2 code " +
+                       std::to_string(code) + ")",
                    code > -100'000 ? -code : 0};
   }
-  [[nodiscard]] static std::unique_ptr<::pmem2_source, delete_source> source_of(int fd, std::string const& what) {
+  [[nodiscard]] static std::unique_ptr<::pmem2_source, delete_source> source_of(
+      int fd, std::string const& what) {
     ::pmem2_source* source = nullptr;
     require(::pmem2_source_from_fd(&source, fd), what);
     return std::unique_ptr<::pmem2_source, delete_source>{source};

@@ -1,6 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/concepts/memory_tier.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/units.hpp>
+#include <terrace/shim/file.hpp>
+#include <terrace/shim/libpmem2.hpp>
+#include <terrace/tier/detail/range_allocator.hpp>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -15,18 +27,6 @@
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <terrace/concepts/memory_tier.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/units.hpp>
-#include <terrace/shim/file.hpp>
-#include <terrace/shim/libpmem2.hpp>
-#include <terrace/tier/detail/range_allocator.hpp>
-
 namespace terrace {
 
 /// Where a pmem tier lives, and how large it is; without a size, as large as the file or device is.
@@ -39,22 +39,27 @@ struct pmem_location {
 [[nodiscard]] inline pmem_location parse_pmem_location(std::string_view text) {
   auto const colon = text.rfind(':');
   if (colon != std::string_view::npos) {
-    if (auto const size = parse_size(text.substr(colon + 1))) { return {text.substr(0, colon), *size}; }
+    if (auto const size = parse_size(text.substr(colon + 1))) {
+      return {text.substr(0, colon), *size};
+    }
   }
   return {text, std::nullopt};
 }
 
 #if defined(TERRACE_HAS_PMEM2)
 
-/// Persistent memory: a devdax device, a file on a DAX file system, or, said out loud by `mode()`, an ordinary file.
+/// Persistent memory: a devdax device, a file on a DAX file system, or, said out loud by `mode()`,
+/// an ordinary file.
 ///
-/// An ordinary file is created and extended as needed and stays when the tier ends. Its content is a cache: nothing is
-/// promised to be found again. Its first page marks it as terrace's; a file or device with other content is refused, so
-/// that a mistyped path costs no data. A second tier on the same file, in this process or another, is refused.
+/// An ordinary file is created and extended as needed and stays when the tier ends. Its content is
+/// a cache: nothing is promised to be found again. Its first page marks it as terrace's; a file or
+/// device with other content is refused, so that a mistyped path costs no data. A second tier on
+/// the same file, in this process or another, is refused.
 ///
-/// Allocation is best-fit over one mapping: blocks of one size always find room while `used_bytes()` leaves it; after
-/// frees of mixed sizes `try_allocate` may answer nothing although the total would do, until more is freed. Not
-/// thread-safe, except for `store`. Shrinking the file under a living tier ends the process (SIGBUS), as with any mapping.
+/// Allocation is best-fit over one mapping: blocks of one size always find room while
+/// `used_bytes()` leaves it; after frees of mixed sizes `try_allocate` may answer nothing although
+/// the total would do, until more is freed. Not thread-safe, except for `store`. Shrinking the file
+/// under a living tier ends the process (SIGBUS), as with any mapping.
 class pmem {
  public:
   struct options {
@@ -72,8 +77,10 @@ class pmem {
   ///         else, or the file system is full.
   explicit pmem(pmem_location const& where) : pmem{where, options{}} {}
   pmem(pmem_location const& where, options wanted) : path_{where.path} {
-    if (where.capacity_bytes && (*where.capacity_bytes == 0 || *where.capacity_bytes > SIZE_MAX / 4)) {
-      throw fail("a capacity of " + std::to_string(*where.capacity_bytes) + " bytes cannot be had", EINVAL);
+    if (where.capacity_bytes &&
+        (*where.capacity_bytes == 0 || *where.capacity_bytes > SIZE_MAX / 4)) {
+      throw fail("a capacity of " + std::to_string(*where.capacity_bytes) + " bytes cannot be had",
+                 EINVAL);
     }
     bool const created = open();
     try {
@@ -107,9 +114,12 @@ class pmem {
     free_.give_back(at.offset - header_bytes, rounded(bytes));
     used_ -= rounded(bytes);
   }
-  [[nodiscard]] std::byte* address(handle at) const noexcept { return mapping_->data() + at.offset; }
+  [[nodiscard]] std::byte* address(handle at) const noexcept {
+    return mapping_->data() + at.offset;
+  }
 
-  /// Copies into a block, past the cache on real persistent memory, and makes the bytes visible to every thread.
+  /// Copies into a block, past the cache on real persistent memory, and makes the bytes visible to
+  /// every thread.
   void store(std::byte* to, std::byte const* from, std::size_t bytes) const noexcept {
     mapping_->copy(to, from, bytes);
     mapping_->drain();
@@ -119,7 +129,8 @@ class pmem {
 
   /// True unless stores reach persistent memory itself.
   [[nodiscard]] bool is_emulated() const noexcept { return emulated_; }
-  /// "libpmem2, granularity cache line", or "libpmem2, granularity page, emulated: not real persistent memory".
+  /// "libpmem2, granularity cache line", or "libpmem2, granularity page, emulated: not real
+  /// persistent memory".
   [[nodiscard]] std::string mode() const {
     static constexpr char const* names[] = {"byte", "cache line", "page"};
     std::string text = "libpmem2, granularity ";
@@ -161,7 +172,8 @@ class pmem {
     }
     if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
       int const code = errno;
-      throw fail(code == EWOULDBLOCK ? "another process or tier uses it; name another file" : shim::errno_text(code),
+      throw fail(code == EWOULDBLOCK ? "another process or tier uses it; name another file"
+                                     : shim::errno_text(code),
                  code);
     }
     return created;
@@ -177,13 +189,16 @@ class pmem {
   }
   [[nodiscard]] bool is_device() const {
     auto const mode = facts().st_mode;
-    if (!S_ISREG(mode) && !S_ISCHR(mode)) { throw fail("it is neither a file nor a devdax device", EINVAL); }
+    if (!S_ISREG(mode) && !S_ISCHR(mode)) {
+      throw fail("it is neither a file nor a devdax device", EINVAL);
+    }
     return S_ISCHR(mode);
   }
   [[nodiscard]] bool is_dax() const noexcept {
 #if defined(STATX_ATTR_DAX)
     struct statx more {};
-    return ::statx(fd_.get(), "", AT_EMPTY_PATH, 0, &more) == 0 && (more.stx_attributes & STATX_ATTR_DAX) != 0;
+    return ::statx(fd_.get(), "", AT_EMPTY_PATH, 0, &more) == 0 &&
+           (more.stx_attributes & STATX_ATTR_DAX) != 0;
 #else
     return true;  // the granularity alone decides
 #endif
@@ -196,7 +211,8 @@ class pmem {
     if (!where.capacity_bytes) { return whole; }
     std::size_t const wanted = round_up(*where.capacity_bytes + header_bytes, align);
     if (wanted > whole) {
-      throw fail(format_size(*where.capacity_bytes) + " were asked for but the device holds " + format_size(whole),
+      throw fail(format_size(*where.capacity_bytes) + " were asked for but the device holds " +
+                     format_size(whole),
                  ENOSPC);
     }
     return wanted;
@@ -205,15 +221,17 @@ class pmem {
   /// Makes a file long enough, with blocks behind every byte, and answers the bytes to map.
   [[nodiscard]] std::size_t file_length(pmem_location const& where, options wanted) const {
     off_t const old_bytes = facts().st_size;
-    std::vector<std::byte> first(std::min<std::size_t>(header_bytes, static_cast<std::size_t>(old_bytes)));
+    std::vector<std::byte> first(
+        std::min<std::size_t>(header_bytes, static_cast<std::size_t>(old_bytes)));
     if (::pread(fd_.get(), first.data(), first.size(), 0) != static_cast<ssize_t>(first.size())) {
       throw fail("its first page cannot be read", EIO);
     }
     refuse_foreign(first, wanted);
     std::size_t const old_length = static_cast<std::size_t>(old_bytes);
     if (!where.capacity_bytes && old_length < header_bytes + traits.granularity) {
-      throw contract_error{path_.string() + ": a pmem tier on a file of " + std::to_string(old_bytes) +
-                           " bytes needs a size; write " + path_.string() + ":SIZE"};
+      throw contract_error{path_.string() + ": a pmem tier on a file of " +
+                           std::to_string(old_bytes) + " bytes needs a size; write " +
+                           path_.string() + ":SIZE"};
     }
     std::size_t const length =
         where.capacity_bytes ? round_up(*where.capacity_bytes, traits.granularity) + header_bytes
@@ -223,19 +241,24 @@ class pmem {
     while (code == EINTR) { code = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(length)); }
     if (code != 0) {
       static_cast<void>(::ftruncate(fd_.get(), old_bytes) == 0);
-      throw fail("making it " + format_size(length) + " long failed: " + shim::errno_text(code), code);
+      throw fail("making it " + format_size(length) + " long failed: " + shim::errno_text(code),
+                 code);
     }
     return length;
   }
 
   void refuse_foreign(std::span<std::byte const> first, options wanted) const {
     if (wanted.overwrite) { return; }
-    bool const blank = std::all_of(first.begin(), first.end(), [](std::byte b) { return b == std::byte{}; });
-    bool const ours = first.size() == header_bytes && std::memcmp(first.data(), magic.data(), magic.size()) == 0;
+    bool const blank =
+        std::all_of(first.begin(), first.end(), [](std::byte b) { return b == std::byte{}; });
+    bool const ours =
+        first.size() == header_bytes && std::memcmp(first.data(), magic.data(), magic.size()) == 0;
     if (!blank && !ours) {
-      throw fail("it holds something else than a terrace cache; name another file, or remove this one if it is not "
-                 "needed",
-                 EEXIST);
+      throw fail(
+          "it holds something else than a terrace cache; name another file, or remove this one if "
+          "it is not "
+          "needed",
+          EEXIST);
     }
   }
 

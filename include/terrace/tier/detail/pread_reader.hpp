@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/shim/anonymous_memory.hpp>
+#include <terrace/tier/detail/read_plan.hpp>
+
+#include <unistd.h>
+
 #include <cerrno>
 #include <condition_variable>
 #include <cstddef>
@@ -11,25 +16,26 @@
 #include <thread>
 #include <vector>
 
-#include <unistd.h>
-
-#include <terrace/shim/anonymous_memory.hpp>
-#include <terrace/tier/detail/read_plan.hpp>
-
 namespace terrace::tier::detail {
 
 /// Reads pieces with a pool of threads that call pread: the rung that works everywhere.
 class pread_reader final : public piece_reader {
  public:
   /// `piece_bytes` is the longest piece; each thread holds that much staging memory.
-  pread_reader(std::deque<model_file>& files, std::size_t threads, std::size_t piece_bytes, bool may_buffer)
+  pread_reader(std::deque<model_file>& files,
+               std::size_t threads,
+               std::size_t piece_bytes,
+               bool may_buffer)
       : files_{files}, may_buffer_{may_buffer}, staging_{threads * piece_bytes} {
     try {
       for (std::size_t i = 0; i < threads; ++i) {
-        workers_.emplace_back([this, bounce = staging_.data() + i * piece_bytes] { work_with(bounce); });
+        workers_.emplace_back(
+            [this, bounce = staging_.data() + i * piece_bytes] { work_with(bounce); });
       }
     } catch (std::system_error const&) {  // a process limit; fewer threads do the same work
-      if (workers_.empty()) { throw io_error{"nvme: the system refuses to start a reading thread", EAGAIN}; }
+      if (workers_.empty()) {
+        throw io_error{"nvme: the system refuses to start a reading thread", EAGAIN};
+      }
     }
   }
   pread_reader(pread_reader const&) = delete;
@@ -86,7 +92,9 @@ class pread_reader final : public piece_reader {
     verdict next = verdict::again;
     while (next == verdict::again) {
       lock.unlock();
-      auto const got = ::pread(file.fd(), to + part.done, part.length - part.done,
+      auto const got = ::pread(file.fd(),
+                               to + part.done,
+                               part.length - part.done,
                                static_cast<off_t>(part.offset + part.done));
       int const result = got < 0 ? -errno : static_cast<int>(got);
       lock.lock();

@@ -11,8 +11,9 @@
 
 namespace terrace::tier::detail {
 
-/// Hands out runs of one fixed range: the smallest free run that fits, the lowest of those; neighbours merge when freed.
-/// Blocks of one size never fragment it. Mixed sizes may: a free total is then no promise of one free run.
+/// Hands out runs of one fixed range: the smallest free run that fits, the lowest of those;
+/// neighbours merge when freed. Blocks of one size never fragment it. Mixed sizes may: a free total
+/// is then no promise of one free run.
 /// Cost: O(log n) in the number of free runs.
 class range_allocator {
  public:
@@ -48,7 +49,9 @@ class range_allocator {
   }
 
   /// Length of the longest free run.
-  [[nodiscard]] std::uint64_t longest() const noexcept { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
+  [[nodiscard]] std::uint64_t longest() const noexcept {
+    return by_size_.empty() ? 0 : by_size_.rbegin()->first;
+  }
 
  private:
   using free_runs = std::map<std::uint64_t, std::uint64_t>;  // offset to length

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/concepts/home.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/units.hpp>
+#include <terrace/shim/anonymous_memory.hpp>
+#include <terrace/shim/file.hpp>
+
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -11,22 +19,16 @@
 #include <deque>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
-#include <terrace/concepts/home.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/units.hpp>
-#include <terrace/shim/anonymous_memory.hpp>
-#include <terrace/shim/file.hpp>
-
 /// How a read of any offset, length and address becomes pieces that direct I/O accepts.
 namespace terrace::tier::detail {
 
-[[nodiscard]] constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) noexcept {
+[[nodiscard]] constexpr std::uint64_t round_down(std::uint64_t value,
+                                                 std::uint64_t multiple) noexcept {
   return value / multiple * multiple;
 }
 
@@ -34,7 +36,8 @@ namespace terrace::tier::detail {
 struct model_file {
   std::filesystem::path path;
   shim::opened_file opened;
-  shim::direct_alignment alignment;  ///< of planned pieces; 1 and 1 for a file opened without direct I/O
+  shim::direct_alignment
+      alignment;  ///< of planned pieces; 1 and 1 for a file opened without direct I/O
   std::atomic<bool> direct{false};
   std::string why_buffered;  ///< empty while direct
 
@@ -44,7 +47,9 @@ struct model_file {
 /// How bytes leave the staging memory. Must be callable from any thread.
 struct byte_copier {
   void (*copy)(void* context, std::byte* to, std::byte const* from, std::size_t bytes) noexcept =
-      [](void*, std::byte* to, std::byte const* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); };
+      [](void*, std::byte* to, std::byte const* from, std::size_t bytes) noexcept {
+        std::memcpy(to, from, bytes);
+      };
   void* context = nullptr;
 };
 
@@ -63,8 +68,8 @@ struct batch {
   std::optional<read_failure> failure;
 };
 
-/// One request to the kernel: `length` bytes at `offset`, of which [skip, skip + wanted) go to `to`.
-/// In place, `skip` is 0, `wanted` is `length` and the kernel writes to `to` itself.
+/// One request to the kernel: `length` bytes at `offset`, of which [skip, skip + wanted) go to
+/// `to`. In place, `skip` is 0, `wanted` is `length` and the kernel writes to `to` itself.
 struct piece {
   batch* owner = nullptr;
   std::byte* to = nullptr;
@@ -80,10 +85,12 @@ struct piece {
 
 inline constexpr std::size_t page_bytes = 4096;
 
-/// Below this many aligned bytes one bounced read is cheaper than a read in place with two bounced edges.
+/// Below this many aligned bytes one bounced read is cheaper than a read in place with two bounced
+/// edges.
 inline constexpr std::uint64_t least_in_place = 64 * kib;
 
-/// Splits reads of one batch; every length is at most `piece_bytes`, a multiple of every file's alignment.
+/// Splits reads of one batch; every length is at most `piece_bytes`, a multiple of every file's
+/// alignment.
 class read_planner {
  public:
   read_planner(std::uint64_t piece_bytes, batch& owner, bool bounce_all) noexcept
@@ -115,7 +122,9 @@ class read_planner {
   [[nodiscard]] std::vector<piece> take() noexcept { return std::move(pieces_); }
 
  private:
-  [[nodiscard]] static bool fits_in_place(file_read const& read, shim::direct_alignment align, std::uint64_t first,
+  [[nodiscard]] static bool fits_in_place(file_read const& read,
+                                          shim::direct_alignment align,
+                                          std::uint64_t first,
                                           std::uint64_t last) noexcept {
     if (last < first || last - first < least_in_place) { return false; }
     return std::bit_cast<std::uintptr_t>(read.to + (first - read.from.offset)) % align.memory == 0;
@@ -146,9 +155,12 @@ class read_planner {
 
 enum class verdict : unsigned char { finished, again, failed };
 
-/// Books what one read of `part` answered (bytes, or a negative errno value) and says what to do next. `again` asks for
-/// the bytes from `part.done` on.
-[[nodiscard]] inline verdict judge(piece& part, model_file& file, bool may_buffer, int result) noexcept {
+/// Books what one read of `part` answered (bytes, or a negative errno value) and says what to do
+/// next. `again` asks for the bytes from `part.done` on.
+[[nodiscard]] inline verdict judge(piece& part,
+                                   model_file& file,
+                                   bool may_buffer,
+                                   int result) noexcept {
   constexpr std::uint32_t most_retries = 1000;
   auto fail = [&](int code) {
     if (!part.owner->failure) {
@@ -172,17 +184,20 @@ enum class verdict : unsigned char { finished, again, failed };
   part.done += static_cast<std::uint32_t>(result);
   if (part.done >= part.skip + part.wanted) { return verdict::finished; }
   // A direct read stops off a boundary only at the end of the file.
-  bool const off_boundary = file.direct.load(std::memory_order_relaxed) && part.done % file.alignment.offset != 0;
+  bool const off_boundary =
+      file.direct.load(std::memory_order_relaxed) && part.done % file.alignment.offset != 0;
   return result == 0 || off_boundary ? fail(0) : verdict::again;
 }
 
 /// Opens the files and finds out, with one read each, which of them do direct I/O.
 ///
 /// Errors: io_error for a file that cannot be opened; not_supported if `demand_direct` and one cannot.
-[[nodiscard]] inline std::deque<model_file> open_model_files(std::vector<std::filesystem::path> const& paths,
-                                                             bool want_direct, bool demand_direct) {
+[[nodiscard]] inline std::deque<model_file> open_model_files(
+    std::vector<std::filesystem::path> const& paths, bool want_direct, bool demand_direct) {
   auto why_not_direct = [](model_file const& file) -> std::string {
-    if (int const code = shim::set_direct(file.fd(), true); code != 0) { return shim::errno_text(code); }
+    if (int const code = shim::set_direct(file.fd(), true); code != 0) {
+      return shim::errno_text(code);
+    }
     // One real read: some file systems take the flag and refuse the work.
     shim::anonymous_memory const probe{file.alignment.offset};
     if (::pread(file.fd(), probe.data(), probe.size(), 0) < 0) { return shim::errno_text(errno); }
@@ -199,15 +214,16 @@ enum class verdict : unsigned char { finished, again, failed };
       file.alignment = *align;
       file.why_buffered = why_not_direct(file);
     } else {
-      file.why_buffered = align ? "it asks for addresses aligned to more than a page" : "the file system has none";
+      file.why_buffered =
+          align ? "it asks for addresses aligned to more than a page" : "the file system has none";
     }
     if (file.why_buffered.empty()) {
       file.direct = true;
       continue;
     }
     if (demand_direct) {
-      throw not_supported{path.string() + ": direct I/O was asked for but cannot be had: " + file.why_buffered +
-                          "; choose another engine"};
+      throw not_supported{path.string() + ": direct I/O was asked for but cannot be had: " +
+                          file.why_buffered + "; choose another engine"};
     }
     static_cast<void>(shim::set_direct(file.fd(), false));
     file.alignment = {};
@@ -216,15 +232,17 @@ enum class verdict : unsigned char { finished, again, failed };
 }
 
 [[nodiscard]] inline io_error to_error(read_failure const& what, model_file const& file) {
-  std::string const range = std::to_string(what.bytes) + " bytes at offset " + std::to_string(what.offset);
+  std::string const range =
+      std::to_string(what.bytes) + " bytes at offset " + std::to_string(what.offset);
   if (what.code != 0) {
-    return io_error{file.path.string() + ": reading " + range + " failed: " + shim::errno_text(what.code) +
-                        "; check the drive and the kernel log",
+    return io_error{file.path.string() + ": reading " + range + " failed: " +
+                        shim::errno_text(what.code) + "; check the drive and the kernel log",
                     what.code};
   }
-  return io_error{file.path.string() + ": reading " + range + " met the end of the file, which had " +
-                      std::to_string(file.opened.bytes) +
-                      " bytes when it was opened; it is truncated or not the file the model names, so fetch it again",
+  return io_error{file.path.string() + ": reading " + range +
+                      " met the end of the file, which had " + std::to_string(file.opened.bytes) +
+                      " bytes when it was opened; it is truncated or not the file the model names, "
+                      "so fetch it again",
                   0};
 }
 
@@ -232,8 +250,8 @@ enum class verdict : unsigned char { finished, again, failed };
 class piece_reader {
  public:
   virtual ~piece_reader() = default;
-  /// Takes over the pieces of `work` and sets its `pieces_left`; they start at once as far as the queue has room.
-  /// After an exception nothing of `work` is under way.
+  /// Takes over the pieces of `work` and sets its `pieces_left`; they start at once as far as the
+  /// queue has room. After an exception nothing of `work` is under way.
   virtual void start(batch& work, std::vector<piece> pieces) = 0;
   /// Makes progress without blocking; true once `work` is over.
   virtual bool poll(batch const& work) noexcept = 0;

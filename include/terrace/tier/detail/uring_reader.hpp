@@ -3,6 +3,11 @@
 
 #if defined(TERRACE_HAS_URING)
 
+#include <terrace/core/error.hpp>
+#include <terrace/core/units.hpp>
+#include <terrace/shim/io_uring.hpp>
+#include <terrace/tier/detail/read_plan.hpp>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -17,11 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include <terrace/core/error.hpp>
-#include <terrace/core/units.hpp>
-#include <terrace/shim/io_uring.hpp>
-#include <terrace/tier/detail/read_plan.hpp>
-
 namespace terrace::tier::detail {
 
 struct uring_limits {
@@ -34,11 +34,13 @@ struct uring_limits {
 
 /// Reads pieces through io_uring with registered files and registered staging memory.
 ///
-/// The ring belongs to the thread that started the reads in flight; with none in flight another thread may take over.
+/// The ring belongs to the thread that started the reads in flight; with none in flight another
+/// thread may take over.
 class uring_reader final : public piece_reader {
  public:
   /// Nothing, and the reason, when the kernel gives no ring.
-  [[nodiscard]] static std::unique_ptr<uring_reader> try_make(std::deque<model_file>& files, uring_limits limits,
+  [[nodiscard]] static std::unique_ptr<uring_reader> try_make(std::deque<model_file>& files,
+                                                              uring_limits limits,
                                                               std::string& why_not) {
     std::unique_ptr<uring_reader> made{new uring_reader{files, limits}};
     int const code = made->open_ring();
@@ -51,7 +53,8 @@ class uring_reader final : public piece_reader {
   void start(batch& work, std::vector<piece> pieces) override {
     take_over();
     if (!ring_) {
-      work.failure = {pieces.front().file, pieces.front().offset, pieces.front().wanted, ring_error_};
+      work.failure = {
+          pieces.front().file, pieces.front().offset, pieces.front().wanted, ring_error_};
       return;
     }
     pending_.insert(pending_.end(), pieces.begin(), pieces.end());
@@ -73,7 +76,8 @@ class uring_reader final : public piece_reader {
     while (work.pieces_left != 0) {
       if (owner_ != std::this_thread::get_id()) {
         throw contract_error{
-            "nvme: a ticket was waited for by another thread than the one that started it, while its read was in "
+            "nvme: a ticket was waited for by another thread than the one that started it, while "
+            "its read was in "
             "flight; wait for it there first"};
       }
       fill();
@@ -125,10 +129,12 @@ class uring_reader final : public piece_reader {
     std::byte* bounce = nullptr;
   };
 
-  uring_reader(std::deque<model_file>& files, uring_limits limits) : files_{files}, limits_{limits} {
+  uring_reader(std::deque<model_file>& files, uring_limits limits)
+      : files_{files}, limits_{limits} {
     std::size_t const edges = limits_.queue_depth * limits_.edge_bytes;
     std::size_t const room = limits_.staging_bytes - std::min(limits_.staging_bytes, edges);
-    std::size_t const slots = std::clamp<std::size_t>(room / limits_.piece_bytes, 1, limits_.queue_depth);
+    std::size_t const slots =
+        std::clamp<std::size_t>(room / limits_.piece_bytes, 1, limits_.queue_depth);
     staging_ = shim::anonymous_memory{slots * limits_.piece_bytes + edges};
     std::byte* at = staging_.data();
     for (std::size_t i = 0; i < slots; ++i, at += limits_.piece_bytes) { large_.push_back(at); }
@@ -163,25 +169,29 @@ class uring_reader final : public piece_reader {
     why_unregistered_ = code == 0 ? "" : shim::errno_text(code);
     if (code == ENOMEM) { why_unregistered_ += ", raise ulimit -l"; }
     for (std::size_t i = regions_.size(); i-- > 0;) {
-      if (buffers_ != buffer_table::sparse || ring_->set_buffer(regions_[i].slot, regions_[i].bytes) != 0) {
+      if (buffers_ != buffer_table::sparse ||
+          ring_->set_buffer(regions_[i].slot, regions_[i].bytes) != 0) {
         regions_.erase(regions_.begin() + static_cast<std::ptrdiff_t>(i));
       }
     }
     return 0;
   }
 
-  /// The kernel ties the ring to one thread; an idle ring is made again for the thread that wants it.
+  /// The kernel ties the ring to one thread; an idle ring is made again for the thread that wants
+  /// it.
   void take_over() {
     if (owner_ == std::this_thread::get_id()) { return; }
     if (in_flight_ != 0 || !pending_.empty()) {
-      throw contract_error{"nvme: used by another thread while reads are in flight; wait for its tickets first"};
+      throw contract_error{
+          "nvme: used by another thread while reads are in flight; wait for its tickets first"};
     }
     open_ring();
   }
 
   [[nodiscard]] unsigned free_buffer() const noexcept {
     for (unsigned slot = 1; slot < shim::io_ring::buffer_slots; ++slot) {
-      if (std::none_of(regions_.begin(), regions_.end(), [&](region const& r) { return r.slot == slot; })) {
+      if (std::none_of(
+              regions_.begin(), regions_.end(), [&](region const& r) { return r.slot == slot; })) {
         return slot;
       }
     }
@@ -193,7 +203,9 @@ class uring_reader final : public piece_reader {
   }
   [[nodiscard]] int buffer_of(std::byte const* to, std::size_t bytes) const noexcept {
     for (auto const& [range, slot] : regions_) {
-      if (to >= range.data() && to + bytes <= range.data() + range.size()) { return static_cast<int>(slot); }
+      if (to >= range.data() && to + bytes <= range.data() + range.size()) {
+        return static_cast<int>(slot);
+      }
     }
     return shim::unregistered;
   }
@@ -242,7 +254,8 @@ class uring_reader final : public piece_reader {
     }
     int const file = files_registered_ ? static_cast<int>(part.file) : files_[part.file].fd();
     // Never full: the ring has an entry for every tag.
-    static_cast<void>(ring_->prepare({file, to, bytes, part.offset + part.done, tag, buffer}, files_registered_));
+    static_cast<void>(
+        ring_->prepare({file, to, bytes, part.offset + part.done, tag, buffer}, files_registered_));
   }
 
   /// Submits what is prepared; with `wait` blocks for one completion.
@@ -303,7 +316,9 @@ class uring_reader final : public piece_reader {
     ring_.reset();
     ring_error_ = code;
     auto fail = [&](piece const& part) {
-      if (!part.owner->failure) { part.owner->failure = {part.file, part.offset, part.wanted, code}; }
+      if (!part.owner->failure) {
+        part.owner->failure = {part.file, part.offset, part.wanted, code};
+      }
     };
     for (std::uint32_t tag = 0; tag < requests_.size(); ++tag) {
       if (requests_[tag].part.owner != nullptr) {
