@@ -23,7 +23,7 @@ int check(std::string const& path) {
   for (auto const& [type, result] : results) {
     std::size_t const tensors = result.passed + result.failures.size();
     fmt::print("{:<9} {:>4} tensor{} {:>10} values  {}\n",
-               terrace::name_of(type),
+               std::string{terrace::name_of(type)},
                tensors,
                tensors == 1 ? " " : "s",
                result.values,
