@@ -5,6 +5,8 @@
 #include <terrace/core/units.hpp>
 
 #include <sched.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -126,6 +128,15 @@ int usable_processors(path const& root) {
     }
   });
   return std::max(1, static_cast<int>(std::ceil(usable)));
+}
+
+std::uint64_t stored_bytes(path const& file) {
+  struct stat facts {};
+  if (::stat(file.c_str(), &facts) != 0) { return 0; }
+  if (!S_ISCHR(facts.st_mode)) { return static_cast<std::uint64_t>(facts.st_size); }
+  auto const number =
+      std::to_string(major(facts.st_rdev)) + ":" + std::to_string(minor(facts.st_rdev));
+  return read_number(path{"/sys/dev/char"} / number / "size").value_or(0);
 }
 
 }  // namespace terrace::runner

@@ -17,4 +17,7 @@ namespace terrace::runner {
 /// rounded up.
 [[nodiscard]] int usable_processors(std::filesystem::path const& root = "/");
 
+/// Bytes of a file or of a character device such as /dev/dax0.0; 0 when there is none.
+[[nodiscard]] std::uint64_t stored_bytes(std::filesystem::path const& path);
+
 }  // namespace terrace::runner

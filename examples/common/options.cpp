@@ -2,6 +2,7 @@
 #include "options.hpp"
 
 #include "chains.hpp"
+#include "numbers.hpp"
 
 #include <terrace/core/named_choice.hpp>
 #include <terrace/evict/any.hpp>
@@ -14,7 +15,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
@@ -24,31 +24,6 @@
 
 namespace terrace::runner {
 namespace {
-
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  auto const* const last = text.data() + text.size();
-  auto const [end, code] = std::from_chars(text.data(), last, value);
-  if (code != std::errc{} || end != last || text.empty()) { return std::nullopt; }
-  return value;
-}
-
-/// "1,2,3"; spaces around a comma are allowed. Nothing when an item is no id.
-std::optional<std::vector<std::int32_t>> parse_ids(std::string_view text) {
-  std::vector<std::int32_t> ids;
-  while (true) {
-    auto const comma = text.find(',');
-    auto item = text.substr(0, comma);
-    while (item.starts_with(' ')) { item.remove_prefix(1); }
-    while (item.ends_with(' ')) { item.remove_suffix(1); }
-    auto const id = parse_number<std::int32_t>(item);
-    if (!id || *id < 0) { return std::nullopt; }
-    ids.push_back(*id);
-    if (comma == std::string_view::npos) { return ids; }
-    text.remove_prefix(comma + 1);
-  }
-}
 
 std::vector<bench_item> parse_bench(std::string const& text) {
   std::vector<bench_item> items;

@@ -202,10 +202,10 @@ inline void append_little(std::string& out, std::uint32_t value, int bytes) {
   return trace;
 }
 
-/// Writes a routing trace, replacing the file.
-/// Errors: contract_error if the vectors do not fit the dimensions, format_error if a set is not what the format allows,
-///         io_error if the file cannot be written.
-inline void write_routing_trace(std::string const& path, routing_trace const& trace) {
+/// The content of a routing trace's file; `path` names it in errors.
+/// Errors: contract_error if the vectors do not fit the dimensions, format_error if a set is not what the format allows.
+[[nodiscard]] inline std::string routing_trace_bytes(std::string const& path,
+                                                     routing_trace const& trace) {
   detail::check_shape(
       {trace.tokens.size(), trace.layers, trace.top_k, trace.experts, trace.first_layer}, path);
   std::uint64_t const set_numbers = std::uint64_t{trace.layers} * trace.top_k;
@@ -231,6 +231,13 @@ inline void write_routing_trace(std::string const& path, routing_trace const& tr
   for (auto const* numbers : {&trace.tokens, &trace.chosen}) {
     for (std::uint16_t const each : *numbers) { detail::append_little(bytes, each, 2); }
   }
+  return bytes;
+}
+
+/// Writes a routing trace, replacing the file.
+/// Errors: as `routing_trace_bytes`; io_error if the file cannot be written.
+inline void write_routing_trace(std::string const& path, routing_trace const& trace) {
+  std::string const bytes = routing_trace_bytes(path, trace);
   errno = 0;
   std::ofstream file{path, std::ios::binary | std::ios::trunc};
   if (!file) { throw detail::routing_io_error(path, "cannot be opened for writing"); }

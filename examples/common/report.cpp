@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.hpp"
+
+#include <terrace/core/units.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <utility>
+
+namespace terrace::runner {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json plan_json(chain_plan const& plan) {
+  auto const& needs = plan.needs;
+  auto const& memory = plan.memory;
+  json out{{"tier", plan.setup.chain->fastest()},
+           {"capacity_bytes", plan.capacity_bytes},
+           {"minimum_bytes", memory.minimum_bytes},
+           {"predicted_peak_bytes", memory.predicted_peak_bytes},
+           {"pinned_bytes", memory.pinned_bytes},
+           {"state_bytes", memory.state_bytes},
+           {"staging_bytes", memory.staging_bytes},
+           {"cache_bytes", memory.cache_bytes},
+           {"dense_bytes", needs.dense_bytes()},
+           {"expert_bytes", needs.all_expert_bytes()},
+           {"experts", needs.all_expert_blocks()},
+           {"expert_slots", memory.expert_slots},
+           {"context_tokens", needs.context_tokens},
+           {"threads", plan.pipeline.threads},
+           {"numerics", name_of(plan.pipeline.mode)},
+           {"kv", plan.pipeline.half_kv ? "f16" : "f32"},
+           {"evict", plan.setup.evict},
+           {"prefetch", plan.setup.prefetch}};
+  if (plan.setup.chain->has_pmem) { out["pmem_bytes"] = plan.setup.pmem_bytes; }
+  return out;
+}
+
+json tier_json(observe::tier_counters const& tier) {
+  return {{"name", tier.name},
+          {"capacity_bytes", tier.capacity_bytes},
+          {"peak_bytes", tier.peak_bytes},
+          {"hits", tier.hits},
+          {"misses", tier.misses},
+          {"bytes_in", tier.bytes_in},
+          {"bytes_out", tier.bytes_out},
+          {"evictions", tier.evictions},
+          {"stall_s", tier.stall_s()}};
+}
+
+json nll_json(likelihood const& nll) {
+  json windows = json::array();
+  for (auto const& window : nll.windows) {
+    windows.push_back({{"tokens", window.tokens}, {"mean", window.mean}});
+  }
+  return {{"mean", nll.mean}, {"windows", std::move(windows)}};
+}
+
+}  // namespace
+
+std::string to_json(run_report const& report, chain_plan const& plan) {
+  json out{{"model", report.model},
+           {"backend", "cpu"},
+           {"chain", report.chain},
+           {"prompt_ids", report.prompt_ids},
+           {"ids", report.ids},
+           {"text", report.text},
+           {"pp_tokens_per_s", report.prefill_tokens_per_s},
+           {"tg_tokens_per_s", report.decode_tokens_per_s},
+           {"load_s", report.load_s},
+           {"ttft_s", report.first_token_s},
+           {"plan", plan_json(plan)},
+           {"tiers", json::array()}};
+  for (auto const& tier : report.tiers) { out["tiers"].push_back(tier_json(tier)); }
+  if (report.nll) { out["nll"] = nll_json(*report.nll); }
+  return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string describe(chain_plan const& plan) {
+  auto const& needs = plan.needs;
+  auto const& memory = plan.memory;
+  std::string text = fmt::format("chain {}, {} numerics, {} threads, context of {} tokens\n\n",
+                                 plan.setup.chain->name,
+                                 name_of(plan.pipeline.mode),
+                                 plan.pipeline.threads,
+                                 needs.context_tokens);
+  auto const row = [&text](std::string_view name, std::uint64_t bytes, std::string const& note) {
+    text += fmt::format("{:<18} {:>12}  {}\n", name, format_size(bytes), note);
+  };
+  auto const streamed = needs.dense_bytes() - std::min(needs.dense_bytes(), memory.pinned_bytes);
+  text += fmt::format("{} ({})\n", plan.setup.chain->fastest(), plan.setup.evict);
+  row("  capacity", plan.capacity_bytes, "");
+  row("  smallest", memory.minimum_bytes, "that works");
+  row("  pinned", memory.pinned_bytes, streamed == 0 ? "all dense weights" : "dense weights");
+  row("  sequence state", memory.state_bytes, plan.pipeline.half_kv ? "f16" : "f32");
+  row("  staging", memory.staging_bytes, "for reads that cannot land in place");
+  row("  cache",
+      memory.cache_bytes,
+      needs.experts > 0 ? fmt::format("{} expert slots", memory.expert_slots) : "streamed layers");
+  row("  predicted peak", memory.predicted_peak_bytes, "");
+  if (plan.setup.chain->has_pmem && plan.setup.chain->has_dram) {
+    text += "pmem\n";
+    row("  capacity", plan.setup.pmem_bytes, plan.setup.pmem_path.string());
+  }
+  text += "nvme\n";
+  if (needs.experts > 0) {
+    row("  experts",
+        needs.all_expert_bytes(),
+        fmt::format("{} in {} layers, {} of {} for a token",
+                    needs.all_expert_blocks(),
+                    needs.mixture_layers,
+                    needs.top_k,
+                    needs.experts));
+  }
+  row("  dense weights",
+      needs.dense_bytes(),
+      streamed == 0 ? "" : fmt::format("{} are read for each token", format_size(streamed)));
+  return text;
+}
+
+std::string summarise(chain_plan const& plan) {
+  return fmt::format(
+      "plan: {} peaks at {} of {} ({} pinned, {} state, {} staging); chain {}, evict {}, prefetch "
+      "{}",
+      plan.setup.chain->fastest(),
+      format_size(plan.memory.predicted_peak_bytes),
+      format_size(plan.capacity_bytes),
+      format_size(plan.memory.pinned_bytes),
+      format_size(plan.memory.state_bytes),
+      format_size(plan.memory.staging_bytes),
+      plan.setup.chain->name,
+      plan.setup.evict,
+      plan.setup.prefetch);
+}
+
+}  // namespace terrace::runner
