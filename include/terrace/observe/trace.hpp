@@ -35,7 +35,7 @@ struct trace_event {
   std::uint32_t track = 0;
   std::uint64_t start_ns = 0;
   std::uint64_t duration_ns = 0;
-  std::span<trace_argument const> arguments;
+  std::span<trace_argument const> arguments{};
 };
 
 /// Writes a trace that ui.perfetto.dev and chrome://tracing read: an object with `traceEvents`,
