@@ -2,7 +2,7 @@
 #include "tier/temporary_file.hpp"
 
 #include <terrace/core/units.hpp>
-#include <terrace/tier/detail/read_plan.hpp>
+#include <terrace/tier/nvme.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
