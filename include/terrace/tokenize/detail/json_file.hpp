@@ -61,12 +61,16 @@ namespace terrace::tokenize::detail {
 }
 
 /// Nesting is bounded because whoever walks or prints a JSON value recurses.
-[[nodiscard]] inline nlohmann::json parse_json(std::string_view text, std::string const& source) {
+inline void check_nesting(std::string_view text, std::string const& source) {
   constexpr std::size_t limit = 100;
   if (auto const depth = nesting_depth(text); depth > limit) {
     throw format_error{source + ": JSON nested " + std::to_string(depth) + " deep; the limit is " +
                        std::to_string(limit)};
   }
+}
+
+[[nodiscard]] inline nlohmann::json parse_json(std::string_view text, std::string const& source) {
+  check_nesting(text, source);
   try {
     return nlohmann::json::parse(text);
   } catch (nlohmann::json::exception const& problem) {
