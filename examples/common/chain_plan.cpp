@@ -182,8 +182,12 @@ void choose_memory(chain_plan& plan, format::catalog const& catalog, placing con
       .staging_bytes = staging(least),
       .expert_slots = plan.setup.expert_slots == unlimited ? 0 : plan.setup.expert_slots,
       .must_pin = placed.pinned,
-      .not_here = {}};
-  for (auto const& one : placed.elsewhere) { request.not_here.push_back(one.id); }
+      .not_here = {},
+      .not_kept = {}};
+  std::size_t const home_level = plan.setup.chain->tiers().size() - 1;
+  for (auto const& one : placed.elsewhere) {
+    (one.level == home_level ? request.not_kept : request.not_here).push_back(one.id);
+  }
   std::uint64_t const rest = make_plan(plan.needs, request).minimum_bytes - request.staging_bytes;
   auto const fits = [&](nvme::options const& how) {
     std::uint64_t const bytes = staging(how);
