@@ -7,7 +7,6 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstddef>
 #include <cstdio>
@@ -21,15 +20,15 @@ int check(std::string const& path) {
   std::size_t passed = 0;
   std::size_t failed = 0;
   for (auto const& [type, result] : results) {
+    std::string verdict = result.failures.empty() ? "passed" : "FAILED";
+    for (auto const& failure : result.failures) { verdict += "; " + failure; }
     std::size_t const tensors = result.passed + result.failures.size();
-    fmt::print("{:<9} {:>4} tensor{} {:>10} values  {}\n",
+    fmt::print("{:9} {:>4} tensor{} {:>10} values  {}\n",
                std::string{terrace::name_of(type)},
                tensors,
                tensors == 1 ? " " : "s",
                result.values,
-               result.failures.empty()
-                   ? "passed"
-                   : "FAILED: " + fmt::format("{}", fmt::join(result.failures, "; ")));
+               verdict);
     passed += result.passed;
     failed += result.failures.size();
   }

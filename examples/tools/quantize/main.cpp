@@ -3,6 +3,7 @@
 #include "quantize.hpp"
 
 #include <terrace/core/error.hpp>
+#include <terrace/core/named_choice.hpp>
 #include <terrace/core/quant_type.hpp>
 #include <terrace/core/units.hpp>
 
@@ -10,7 +11,6 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <exception>
@@ -43,7 +43,7 @@ quant_type type_named(std::string_view option, std::string_view name) {
     if (quant::is_encodable(traits.type)) { known.push_back(traits.name); }
   }
   throw usage_error{fmt::format(
-      "{}: `{}` is no type that can be written; choose {}", option, name, fmt::join(known, ", "))};
+      "{}: `{}` is no type that can be written; choose {}", option, name, list_of(known))};
 }
 
 name_rule rule_of(std::string const& text) {
@@ -113,15 +113,15 @@ int run(int argc, char const* const* argv) {
   }
   auto const written = quantize(asked->from, asked->to, asked->rules);
   for (auto const& [type, group] : written.by_type) {
-    fmt::print("{:<9} {:>5} tensors  {}\n",
+    fmt::print("{:9} {:>5} tensors  {}\n",
                std::string{name_of(type)},
                group.tensors,
                format_size(group.bytes));
   }
-  if (!written.fell_back.empty()) {
-    fmt::print("{} tensors have rows that are not whole blocks of their type and fell back: {}\n",
-               written.fell_back.size(),
-               fmt::join(written.fell_back, " "));
+  for (auto const& name : written.fell_back) {
+    fmt::print("{} fell back: its rows are not whole blocks of {}\n",
+               name,
+               name_of(asked->rules.wanted_for(name)));
   }
   fmt::print("{}: {}\n", asked->to, format_size(std::filesystem::file_size(asked->to)));
   return 0;
