@@ -15,7 +15,8 @@ speak() {  # speak TITLE RUNNER MODEL ARGUMENTS...
   timeout 120s "$build/bin/$2" -m "examples/models/$3.gguf" -n 48 "${@:4}"
 }
 
-speak "Llama, at most a quarter of its layers in DRAM" terrace-llama llama-tiny --dram 25% -p "In the beginning"
+speak "Llama, one of its six layers kept in DRAM and the others read for each token" \
+  terrace-llama llama-tiny --place 'blk\.[1-5]\.=nvme' -p "In the beginning"
 speak "MiniMax-M2, a quarter of its experts in DRAM" terrace-minimax minimax-m2-tiny --experts 25% -p "And the LORD said"
 speak "Kimi K2, a quarter of its experts in DRAM" terrace-kimi kimi-k2-tiny --experts 25% -p "And the LORD said"
 printf '\ndemo: three families spoke\n'
