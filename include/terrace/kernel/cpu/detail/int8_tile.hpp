@@ -25,7 +25,7 @@ inline constexpr std::size_t tile_rows = 4;
 
 /// Blocks unpacked at a time when few vectors are multiplied: four rows of codes and factors stay
 /// in the first cache.
-inline constexpr std::size_t piece_blocks = 32;
+inline constexpr std::size_t piece_blocks = 128;
 
 /// Four rows of codes and factors; `pitch` is the distance of rows in blocks.
 struct unpacked_rows {

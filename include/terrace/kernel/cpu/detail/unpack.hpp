@@ -85,6 +85,21 @@ inline void store_codes(std::uint8_t* to, __m256i codes) noexcept {
 }
 #endif
 
+/// Some hundred nanoseconds of reading, whole pages past which the hardware prefetcher would stop.
+inline constexpr std::size_t prefetch_bytes = 4096;
+
+/// Asks for the memory that follows `at` at a distance. Weights stream through once, and while a
+/// tile is multiplied the hardware prefetcher has nothing to follow. An address past the end is
+/// harmless.
+template <std::size_t Bytes>
+inline void prefetch_ahead(void const* at) noexcept {
+#if defined(__GNUC__)
+  for (std::size_t line = 0; line < Bytes; line += 64) {
+    __builtin_prefetch(static_cast<char const*>(at) + prefetch_bytes + line, 0, 2);
+  }
+#endif
+}
+
 /// Codes as they are, for types whose levels are evenly spaced.
 struct plain_levels {
 #if defined(__AVX2__)
@@ -131,6 +146,7 @@ void split_nibbles(std::uint8_t const* bytes, std::size_t count, std::uint8_t* c
 #if defined(__AVX512BW__)
   __m512i const shift = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 0, 0, 0, 0, 4, 4, 4, 4);
   for (; b + 2 <= count; b += 2) {
+    prefetch_ahead<2 * Stride>(bytes + b * Stride);
     __m512i const one = _mm512_broadcast_i32x4(load_nibbles(bytes + b * Stride));
     __m512i const two =
         _mm512_mask_broadcast_i32x4(one, 0xFF00, load_nibbles(bytes + (b + 1) * Stride));
@@ -160,6 +176,7 @@ void spread_nibbles(std::uint8_t const* bytes, std::size_t count, std::uint8_t* 
   std::size_t b = 0;
 #if defined(__AVX512BW__)
   for (; b + 2 <= count; b += 2) {
+    prefetch_ahead<32>(bytes + 16 * b);
     __m512i const wide = _mm512_cvtepu8_epi16(load_bytes(bytes + 16 * b));
     __m512i const both = _mm512_or_si512(wide, _mm512_slli_epi16(wide, 4));
     _mm512_storeu_si512(codes + 32 * b, Levels::map(_mm512_and_si512(both, _mm512_set1_epi8(15))));
@@ -239,6 +256,7 @@ struct unpack_q8_0 : unpacker {
       return _mm256_loadu_si256(reinterpret_cast<__m256i const*>(from[at].qs));
     };
     for (; b + 2 <= run.count; b += 2) {
+      prefetch_ahead<2 * sizeof(block)>(from + b);
       __m512i const two = _mm512_inserti64x4(_mm512_castsi256_si512(load(b)), load(b + 1), 1);
       _mm512_storeu_si512(to.codes + 32 * b, _mm512_xor_si512(two, flip));
     }
@@ -300,16 +318,28 @@ void unpack_k_factors(Block const& from, float* scale, float* minimum) noexcept 
   scale_codes(-to_float(from.dmin), code + 8, minimum);
 }
 
+#if defined(__AVX512BW__)
+/// 32 bytes -> 64 codes: low nibbles, then high nibbles.
+[[nodiscard]] inline __m512i split_long_nibbles(std::uint8_t const* bytes) noexcept {
+  __m512i const shift = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+  __m512i const twice = _mm512_broadcast_i64x4(load_bytes(bytes));
+  return _mm512_and_si512(_mm512_srlv_epi32(twice, shift), _mm512_set1_epi8(15));
+}
+#endif
+
 struct unpack_q4_k : unpacker {
   using block = quant::q4_k;
   static constexpr bool minimum = true;
   static void unpack(encoded_run run, unpacked_run to) noexcept {
     auto const* const from = run.as<block>();
     for (std::size_t s = 0; s < run.count; ++s) {
+      prefetch_ahead<sizeof(block)>(from + s);
       for (std::size_t pair = 0; pair < 4; ++pair) {
         std::uint8_t const* const bytes = from[s].qs + 32 * pair;
         std::uint8_t* const codes = to.codes + 256 * s + 64 * pair;
-#if defined(__AVX2__)
+#if defined(__AVX512BW__)
+        _mm512_storeu_si512(codes, split_long_nibbles(bytes));
+#elif defined(__AVX2__)
         store_codes(codes, low_nibbles(load_bytes(bytes)));
         store_codes(codes + 32, high_nibbles(load_bytes(bytes)));
 #else
@@ -340,6 +370,7 @@ struct unpack_q5_k : unpacker {
   static void unpack(encoded_run run, unpacked_run to) noexcept {
     auto const* const from = run.as<block>();
     for (std::size_t s = 0; s < run.count; ++s) {
+      prefetch_ahead<sizeof(block)>(from + s);
       [&]<std::size_t... Pair>(std::index_sequence<Pair...>) {
         (unpack_pair<Pair>(from[s], to.codes + 256 * s + 64 * Pair), ...);
       }(std::make_index_sequence<4>{});
@@ -351,7 +382,14 @@ struct unpack_q5_k : unpacker {
   template <std::size_t Pair>
   static void unpack_pair(block const& from, std::uint8_t* codes) noexcept {
     std::uint8_t const* const bytes = from.qs + 32 * Pair;
-#if defined(__AVX2__)
+#if defined(__AVX512BW__)
+    __m512i const bits = _mm512_inserti64x4(_mm512_set1_epi8(static_cast<char>(1U << (2 * Pair))),
+                                            _mm256_set1_epi8(static_cast<char>(2U << (2 * Pair))),
+                                            1);
+    __mmask64 const high = _mm512_test_epi8_mask(_mm512_broadcast_i64x4(load_bytes(from.qh)), bits);
+    __m512i const low = split_long_nibbles(bytes);
+    _mm512_storeu_si512(codes, _mm512_mask_add_epi8(low, high, low, _mm512_set1_epi8(16)));
+#elif defined(__AVX2__)
     __m256i const high = load_bytes(from.qh);
     store_codes(codes, _mm256_or_si256(low_nibbles(load_bytes(bytes)), fifth_bit<2 * Pair>(high)));
     store_codes(codes + 32,
@@ -373,17 +411,12 @@ struct unpack_q6_k : unpacker {
   static void unpack(encoded_run run, unpacked_run to) noexcept {
     auto const* const from = run.as<block>();
     for (std::size_t s = 0; s < run.count; ++s) {
+      prefetch_ahead<sizeof(block)>(from + s);
       for (std::size_t half = 0; half < 2; ++half) {
         unpack_half(
             from[s].ql + 64 * half, from[s].qh + 32 * half, to.codes + 256 * s + 128 * half);
       }
-      std::int8_t scales[16];
-      for (std::size_t j = 0; j < 8; ++j) {
-        scales[j] = from[s].scales[2 * j];
-        scales[j + 8] = from[s].scales[2 * j + 1];
-      }
-      scale_codes(to_float(from[s].d), scales, to.scale + 8 * s);
-      scale_codes(to_float(from[s].d), scales + 8, to.high_scale + 8 * s);
+      unpack_factors(from[s], to.scale + 8 * s, to.high_scale + 8 * s);
     }
   }
 
@@ -391,11 +424,23 @@ struct unpack_q6_k : unpacker {
   static void unpack_half(std::uint8_t const* low,
                           std::uint8_t const* high,
                           std::uint8_t* codes) noexcept {
-#if defined(__AVX2__)
+#if defined(__AVX512BW__)
+    __m512i const left = _mm512_setr_epi32(4, 4, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2, 2, 2);
+    __m512i const right = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
+    __m512i const nibbles = _mm512_loadu_si512(low);
+    __m512i const top = _mm512_broadcast_i64x4(load_bytes(high));
+    auto const put = [&](std::uint8_t* to, __m512i nibble, __m512i moved) {
+      __m512i const bottom = _mm512_and_si512(nibble, _mm512_set1_epi8(15));
+      _mm512_storeu_si512(to,
+                          _mm512_or_si512(bottom, _mm512_and_si512(moved, _mm512_set1_epi8(48))));
+    };
+    put(codes, nibbles, _mm512_sllv_epi32(top, left));
+    put(codes + 64, _mm512_srli_epi16(nibbles, 4), _mm512_srlv_epi32(top, right));
+#elif defined(__AVX2__)
     __m256i const top = load_bytes(high);
-    __m256i const mask = _mm256_set1_epi8(48);
     auto const put = [&](int group, __m256i nibbles, __m256i moved) {
-      store_codes(codes + 32 * group, _mm256_or_si256(nibbles, _mm256_and_si256(moved, mask)));
+      __m256i const bits = _mm256_and_si256(moved, _mm256_set1_epi8(48));
+      store_codes(codes + 32 * group, _mm256_or_si256(nibbles, bits));
     };
     put(0, low_nibbles(load_bytes(low)), _mm256_slli_epi16(top, 4));
     put(1, low_nibbles(load_bytes(low + 32)), _mm256_slli_epi16(top, 2));
@@ -407,6 +452,23 @@ struct unpack_q6_k : unpacker {
       codes[i + 32] = static_cast<std::uint8_t>((low[i + 32] & 15U) | ((high[i] << 2U) & 48U));
       codes[i + 64] = static_cast<std::uint8_t>((low[i] >> 4U) | (high[i] & 48U));
       codes[i + 96] = static_cast<std::uint8_t>((low[i + 32] >> 4U) | ((high[i] >> 2U) & 48U));
+    }
+#endif
+  }
+
+  static void unpack_factors(block const& from, float* scale, float* high_scale) noexcept {
+    float const d = to_float(from.d);
+#if defined(__AVX2__)
+    __m128i const order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    __m128i const codes = _mm_loadu_si128(reinterpret_cast<__m128i const*>(from.scales));
+    alignas(16) std::int8_t sorted[16];
+    _mm_store_si128(reinterpret_cast<__m128i*>(sorted), _mm_shuffle_epi8(codes, order));
+    scale_codes(d, sorted, scale);
+    scale_codes(d, sorted + 8, high_scale);
+#else
+    for (std::size_t j = 0; j < 8; ++j) {
+      scale[j] = d * static_cast<float>(from.scales[2 * j]);
+      high_scale[j] = d * static_cast<float>(from.scales[2 * j + 1]);
     }
 #endif
   }
