@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Three model families speak while most of their weights stay in the model file: at most a quarter of the experts (of
-# the layers, for Llama) is in DRAM at any time. Arguments go to CMake. Ends in minutes on two cores.
+# Three model families speak while most of their weights stay in the model file: main memory holds at most a quarter of
+# the experts (of the layers, for Llama). Each run is repeated with everything in memory, and the logits must be the same
+# bytes. Arguments go to CMake. Ends in minutes on two cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,13 +11,23 @@ scripts/deps.sh
 scripts/configure.sh "$build" "$@" >/dev/null
 cmake --build "$build" -j "$(nproc)" --target terrace-llama terrace-minimax terrace-kimi
 
-speak() {  # speak TITLE RUNNER MODEL ARGUMENTS...
-  printf '\n--- %s\n' "$1"
-  timeout 120s "$build/bin/$2" -m "examples/models/$3.gguf" -n 48 "${@:4}"
+logits=$(mktemp -d)
+trap 'rm -rf "$logits"' EXIT
+
+speak() {  # speak TITLE RUNNER MODEL PROMPT LIMITS...
+  local title=$1 runner="$build/bin/$2" model=$3 prompt=$4
+  shift 4
+  printf '\n--- %s: %s\n%s' "$model" "$title" "$prompt"
+  timeout 120s "$runner" -m "examples/models/$model.gguf" -p "$prompt" -n 48 --logits "$logits/few" "$@" 2>&1
+  timeout 120s "$runner" -m "examples/models/$model.gguf" -p "$prompt" -n 0 --logits "$logits/all" >/dev/null 2>&1
+  cmp "$logits/few" "$logits/all"
+  echo "    the logits are those of a run with everything in memory, bit for bit"
 }
 
-speak "Llama, one of its six layers kept in DRAM and the others read for each token" \
-  terrace-llama llama-tiny --place 'blk\.[1-5]\.=nvme' -p "In the beginning"
-speak "MiniMax-M2, a quarter of its experts in DRAM" terrace-minimax minimax-m2-tiny --experts 25% -p "And the LORD said"
-speak "Kimi K2, a quarter of its experts in DRAM" terrace-kimi kimi-k2-tiny --experts 25% -p "And the LORD said"
+# Embedding and output head stay; 2500 KiB leave room for one of the six layers beside them and the sequence state.
+speak "one of 6 layers in memory" terrace-llama llama-tiny "In the beginning" \
+  --dram 2500KiB --ctx 128 --place '^(token_embd|output)\.=dram:pin'
+speak "a quarter of the experts in memory" terrace-minimax minimax-m2-tiny "And the LORD said" --experts 25%
+speak "a quarter of the experts in memory" terrace-kimi kimi-k2-tiny "And the LORD said" --experts 25%
+
 printf '\ndemo: three families spoke\n'
