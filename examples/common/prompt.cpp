@@ -4,12 +4,33 @@
 #include "text_file.hpp"
 
 #include <terrace/core/error.hpp>
+#include <terrace/tokenize/chat.hpp>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <string>
 
 namespace terrace::runner {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string prompt_text(prompt_options const& prompt) {
+  return prompt.text ? *prompt.text : read_text_file(*prompt.file);
+}
+
+json chat_messages(prompt_options const& prompt) {
+  if (prompt.messages) {
+    return tokenize::parse_messages(read_text_file(*prompt.messages), prompt.messages->string());
+  }
+  json messages = json::array();
+  if (prompt.system) { messages.push_back({{"role", "system"}, {"content", *prompt.system}}); }
+  messages.push_back({{"role", "user"}, {"content", prompt_text(prompt)}});
+  return messages;
+}
+
+}  // namespace
 
 tokenize::tokenizer open_tokenizer(format::catalog const& catalog) {
   if (catalog.kind() == format::container::gguf) {
@@ -27,8 +48,13 @@ std::vector<std::int32_t> encode_text(tokenize::tokenizer const& tokenizer, std:
 std::vector<std::int32_t> prompt_ids(prompt_options const& prompt,
                                      tokenize::tokenizer const* tokenizer) {
   if (prompt.ids) { return *prompt.ids; }
-  auto const text = prompt.text ? *prompt.text : read_text_file(*prompt.file);
-  auto ids = encode_text(*tokenizer, text);
+  if (prompt.chat || prompt.messages) {
+    auto const rendered = tokenize::render_chat(
+        *tokenizer, chat_messages(prompt), {.thinking = prompt.thinking, .now = {}});
+    return tokenizer->encode(rendered,
+                             /*parse_special=*/true);  // the template wrote the BOS, if any
+  }
+  auto ids = encode_text(*tokenizer, prompt_text(prompt));
   if (ids.empty()) {
     throw contract_error{fmt::format(
         "the prompt has no tokens: the text is empty and {} asks for no BOS; give some text",

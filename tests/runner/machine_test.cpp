@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine.hpp"
 
-#include "support/temporary_folder.hpp"
+#include "support/scratch_folder.hpp"
 
 #include <terrace/core/error.hpp>
 #include <terrace/core/units.hpp>
@@ -9,26 +9,43 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 
 using terrace::kib;
 using terrace::runner::free_memory_bytes;
 using terrace::runner::usable_processors;
-using terrace::runner::test::temporary_folder;
+
+namespace {
+
+/// A machine whose /proc and /sys a test writes.
+class fake_machine {
+ public:
+  [[nodiscard]] std::filesystem::path path() const { return folder_.file(""); }
+  void write(std::filesystem::path const& name, std::string_view content) const {
+    std::filesystem::create_directories((path() / name).parent_path());
+    std::ofstream{path() / name} << content;
+  }
+
+ private:
+  terrace::test::scratch_folder folder_;
+};
+
+}  // namespace
 
 TEST_CASE("free memory is what the kernel calls available", "[runner]") {
-  temporary_folder root;
+  fake_machine const root;
   root.write("proc/meminfo", "MemTotal:  9000 kB\nMemFree: 10 kB\nMemAvailable:  4000 kB\n");
   CHECK(free_memory_bytes(root.path()) == 4000 * kib);
 }
 
 TEST_CASE("a machine that does not say what is free is an error", "[runner]") {
-  temporary_folder root;
+  fake_machine const root;
   CHECK_THROWS_AS(free_memory_bytes(root.path()), terrace::io_error);
 }
 
 TEST_CASE("the tightest version 2 group around the process bounds free memory", "[runner]") {
-  temporary_folder root;
+  fake_machine const root;
   root.write("proc/meminfo", "MemAvailable:  4000000 kB\n");
   root.write("proc/self/cgroup", "0::/outer/inner\n");
   root.write("sys/fs/cgroup/outer/inner/memory.max", "max\n");
@@ -39,7 +56,7 @@ TEST_CASE("the tightest version 2 group around the process bounds free memory", 
 }
 
 TEST_CASE("a container that sees its own group as the root is bounded by it", "[runner]") {
-  temporary_folder root;
+  fake_machine const root;
   root.write("proc/meminfo", "MemAvailable:  4000000 kB\n");
   root.write("proc/self/cgroup", "0::/\n");
   root.write("sys/fs/cgroup/memory.max", "300000\n");
@@ -49,7 +66,7 @@ TEST_CASE("a container that sees its own group as the root is bounded by it", "[
 
 TEST_CASE("a version 1 memory group bounds free memory even when its path is not visible",
           "[runner]") {
-  temporary_folder root;
+  fake_machine const root;
   root.write("proc/meminfo", "MemAvailable:  4000000 kB\n");
   root.write("proc/self/cgroup", "4:cpu,memory:/docker/abc\n3:pids:/\n");
   root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000000\n");
@@ -58,7 +75,7 @@ TEST_CASE("a version 1 memory group bounds free memory even when its path is not
 }
 
 TEST_CASE("a processor quota bounds the threads, rounded up", "[runner]") {
-  temporary_folder root;
+  fake_machine const root;
   root.write("proc/self/cgroup", "0::/a\n");
   root.write("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
   CHECK(usable_processors(root.path()) == 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output_file.hpp"
 
-#include "support/temporary_folder.hpp"
+#include "support/scratch_folder.hpp"
 
 #include <terrace/core/error.hpp>
 
@@ -14,7 +14,8 @@
 
 using Catch::Matchers::ContainsSubstring;
 using terrace::runner::output_file;
-using terrace::runner::test::temporary_folder;
+using terrace::test::bytes_of;
+using terrace::test::scratch_folder;
 
 namespace {
 auto files_in(std::filesystem::path const& folder) {
@@ -24,42 +25,42 @@ auto files_in(std::filesystem::path const& folder) {
 }  // namespace
 
 TEST_CASE("an output file appears whole when it is committed", "[runner]") {
-  temporary_folder folder;
-  output_file file{folder / "out"};
+  scratch_folder const folder;
+  output_file file{folder.file("out")};
   file.write("one ");
   file.write("two");
-  CHECK(!std::filesystem::exists(folder / "out"));
+  CHECK(!std::filesystem::exists(folder.file("out")));
   file.commit();
-  CHECK(folder.read("out") == "one two");
-  CHECK(files_in(folder.path()) == 1);
+  CHECK(bytes_of(folder.file("out")) == "one two");
+  CHECK(files_in(folder.file("")) == 1);
 }
 
 TEST_CASE("an output file that is not committed leaves the older one alone", "[runner]") {
-  temporary_folder folder;
-  folder.write("out", "older");
-  { output_file{folder / "out"}.write("newer"); }
-  CHECK(folder.read("out") == "older");
-  CHECK(files_in(folder.path()) == 1);
+  scratch_folder const folder;
+  static_cast<void>(folder.write("out", "older"));
+  { output_file{folder.file("out")}.write("newer"); }
+  CHECK(bytes_of(folder.file("out")) == "older");
+  CHECK(files_in(folder.file("")) == 1);
 }
 
 TEST_CASE("an output file behind a link is replaced where the link points", "[runner]") {
-  temporary_folder folder;
-  folder.write("target", "older");
-  std::filesystem::create_symlink("target", folder / "link");
-  output_file file{folder / "link"};
+  scratch_folder const folder;
+  static_cast<void>(folder.write("target", "older"));
+  std::filesystem::create_symlink("target", folder.file("link"));
+  output_file file{folder.file("link")};
   file.write("newer");
   file.commit();
-  CHECK(std::filesystem::is_symlink(folder / "link"));
-  CHECK(folder.read("target") == "newer");
+  CHECK(std::filesystem::is_symlink(folder.file("link")));
+  CHECK(bytes_of(folder.file("target")) == "newer");
 }
 
 TEST_CASE("a missing folder and a folder in the file's place are refused by name at once",
           "[runner]") {
-  temporary_folder folder;
-  CHECK_THROWS_WITH(output_file{folder / "no/such/out"},
+  scratch_folder const folder;
+  CHECK_THROWS_WITH(output_file{folder.file("no/such/out")},
                     ContainsSubstring("no/such/out could not be written"));
-  CHECK_THROWS_WITH(output_file{folder.path()}, ContainsSubstring(folder.path().string()));
-  CHECK(files_in(folder.path()) == 0);
+  CHECK_THROWS_WITH(output_file{folder.file("")}, ContainsSubstring(folder.file("")));
+  CHECK(files_in(folder.file("")) == 0);
 }
 
 TEST_CASE("a full device is an error by the time of commit", "[runner]") {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <catch2/catch_message.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace terrace::golden {
+
+/// A weight file or folder and the reference outputs that belong to it.
+struct golden_model {
+  std::string name;
+  std::filesystem::path weights;
+  std::filesystem::path golden;
+};
+
+/// One type per family, for tests that run once for each.
+struct llama_tiny {
+  static constexpr char const* name = "llama-tiny";
+};
+struct minimax_m2_tiny {
+  static constexpr char const* name = "minimax-m2-tiny";
+};
+struct kimi_k2_tiny {
+  static constexpr char const* name = "kimi-k2-tiny";
+};
+
+/// The BF16 models with outputs of an independent implementation, each as GGUF and as safetensors;
+/// skips the test when TERRACE_GOLDEN_DIR is not configured.
+[[nodiscard]] inline golden_model reference_model(std::string const& name, bool safetensors) {
+  std::filesystem::path const folder = TERRACE_GOLDEN_DIR;
+  if (folder.empty()) {
+    SKIP("TERRACE_GOLDEN_DIR is not configured, so " << name << " in BF16 is not compared");
+  }
+  return {name + (safetensors ? " (safetensors)" : " (GGUF)"),
+          safetensors ? folder / name : folder / name / (name + "-bf16.gguf"),
+          folder / name / "golden.json"};
+}
+
+/// The quantised models of this repository with outputs that `exact` made.
+[[nodiscard]] inline golden_model committed_model(std::string const& name) {
+  auto const folder = std::filesystem::path{TERRACE_SOURCE_DIR} / "examples/models";
+  if (!std::filesystem::exists(folder / (name + ".gguf"))) {
+    SKIP("examples/models/" << name << ".gguf is not there");
+  }
+  return {name, folder / (name + ".gguf"), folder / (name + ".golden.json")};
+}
+
+/// The model whose experts and layers the residency tests move about: BF16 where configured, else
+/// the committed one.
+[[nodiscard]] inline std::filesystem::path any_model(std::string const& name) {
+  std::filesystem::path const folder = TERRACE_GOLDEN_DIR;
+  return folder.empty() ? committed_model(name).weights : folder / name / (name + "-bf16.gguf");
+}
+
+}  // namespace terrace::golden
