@@ -3,6 +3,7 @@
 
 #include <terrace/core/error.hpp>
 #include <terrace/core/numerics.hpp>
+#include <terrace/kernel/cpu/detail/int8_panels.hpp>
 #include <terrace/kernel/cpu/detail/int8_rows.hpp>
 #include <terrace/kernel/cpu/thread_pool.hpp>
 
@@ -39,6 +40,15 @@ class activations {
     pool.for_range(tokens, 1, [&](std::size_t begin, std::size_t end) {
       for (std::size_t t = begin; t < end; ++t) { codes_.encode(t, row(t)); }
     });
+    std::size_t const panels = detail::panels_for(tokens);
+    if (panels == 0) { return; }
+    panels_.resize(panels, codes_.blocks);
+    pool.for_range(panels, 1, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t p = begin; p < end; ++p) {
+        std::size_t const first = p * detail::panel_tokens;
+        panels_.pack(p, codes_, tokens - first, [&](std::size_t i) { return first + i; });
+      }
+    });
   }
 
   [[nodiscard]] std::size_t tokens() const noexcept { return tokens_; }
@@ -51,6 +61,8 @@ class activations {
     return mode_ == numerics::fast && cols_ != 0 && cols_ % detail::block_cols == 0;
   }
   [[nodiscard]] detail::int8_rows const& codes() const noexcept { return codes_; }
+  /// The same, packed for products with many tokens: `detail::panels_for(tokens())` panels.
+  [[nodiscard]] detail::int8_panels const& panels() const noexcept { return panels_; }
 
  private:
   float const* x_ = nullptr;
@@ -59,6 +71,7 @@ class activations {
   std::size_t stride_ = 0;
   numerics mode_ = numerics::exact;
   detail::int8_rows codes_;
+  detail::int8_panels panels_;
 };
 
 }  // namespace terrace::kernel::cpu

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace terrace::kernel::cpu {
@@ -30,6 +31,7 @@ class ffn_scratch {
  public:
   struct expert {
     std::vector<float> gate, up;  ///< [tokens, d_ff]
+    detail::int8_panels input;
     activations hidden;
   };
   /// Buffers for `count` experts; those of earlier calls stay allocated.
@@ -78,6 +80,27 @@ void for_task_rows(thread_pool& pool,
   });
 }
 
+/// Packs the tokens of tasks that have enough of them for panels.
+inline void pack_inputs(thread_pool& pool,
+                        activations const& x,
+                        std::span<expert_task const> tasks,
+                        std::span<ffn_scratch::expert> experts) {
+  if (!x.has_codes()) { return; }
+  std::vector<std::pair<std::size_t, std::size_t>> panels;  // task, number
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    std::size_t const count = panels_for(tasks[i].tokens.size());
+    if (count != 0) { experts[i].input.resize(count, x.codes().blocks); }
+    for (std::size_t p = 0; p < count; ++p) { panels.emplace_back(i, p); }
+  }
+  pool.for_range(panels.size(), 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t item = begin; item < end; ++item) {
+      auto const [i, p] = panels[item];
+      auto const list = tasks[i].tokens.subspan(p * panel_tokens);
+      experts[i].input.pack(p, x.codes(), list.size(), [&](std::size_t t) { return list[t]; });
+    }
+  });
+}
+
 inline void check_expert(expert_task const& task, activations const& x) {
   check_matrix(task.gate, x.cols());
   check_matrix(task.up, x.cols());
@@ -100,7 +123,7 @@ inline void check_expert(expert_task const& task, activations const& x) {
 /// `activations::assign` and `matmul` in that order.
 ///
 /// Errors: contract_error when shapes disagree or a token does not exist.
-/// Cost:   reads every task's weights once for up to 16 tokens; three barriers whatever the number of tasks.
+/// Cost:   reads every task's weights once; a few barriers, one more for each task with several tokens.
 inline void expert_ffn(thread_pool& pool,
                        activations const& x,
                        std::span<expert_task const> tasks,
@@ -114,6 +137,7 @@ inline void expert_ffn(thread_pool& pool,
       experts[i].up.resize(values);
     }
   }
+  detail::pack_inputs(pool, x, tasks, experts);
   detail::for_task_rows(
       pool,
       tasks,
@@ -121,7 +145,7 @@ inline void expert_ffn(thread_pool& pool,
       [&](std::size_t i, std::size_t begin, std::size_t end, detail::workspace memory) {
         expert_task const& task = tasks[i];
         std::size_t const d_ff = task.gate.rows;
-        detail::token_set const set{&x, task.tokens.data(), task.tokens.size()};
+        detail::token_set const set{&x, task.tokens.data(), task.tokens.size(), &experts[i].input};
         float* const gate = experts[i].gate.data();
         float* const up = experts[i].up.data();
         detail::multiply_rows(task.gate, set, {gate, d_ff, begin, end}, memory);
@@ -144,7 +168,7 @@ inline void expert_ffn(thread_pool& pool,
       tasks,
       [](expert_task const& task) { return std::size_t{task.down.rows}; },
       [&](std::size_t i, std::size_t begin, std::size_t end, detail::workspace memory) {
-        detail::token_set const set{&experts[i].hidden, nullptr, tasks[i].tokens.size()};
+        detail::token_set const set = detail::all_tokens(experts[i].hidden);
         detail::multiply_rows(
             tasks[i].down, set, {tasks[i].out, tasks[i].down.rows, begin, end}, memory);
       });

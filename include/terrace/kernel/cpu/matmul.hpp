@@ -29,7 +29,7 @@ inline void matmul(
   pool.run([&](int thread) {
     auto const range = detail::share_of(w.rows, detail::tile_rows, thread, pool.size());
     detail::multiply_rows(
-        w, {&x, nullptr, x.tokens()}, {y, y_stride, range.begin, range.end}, {&pool, thread});
+        w, detail::all_tokens(x), {y, y_stride, range.begin, range.end}, {&pool, thread});
   });
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace terrace::kernel::cpu::detail {
@@ -20,11 +21,15 @@ struct token_set {
   activations const* x;
   std::uint32_t const* list;  ///< null: tokens 0, 1, ...
   std::size_t count;
+  int8_panels const* panels;  ///< the tokens packed into `panels_for(count)` panels
 
   [[nodiscard]] std::size_t operator[](std::size_t i) const noexcept {
     return list == nullptr ? i : list[i];
   }
 };
+[[nodiscard]] inline token_set all_tokens(activations const& x) noexcept {
+  return {&x, nullptr, x.tokens(), &x.panels()};
+}
 
 /// A rectangle of results: value of (token, row) at y[token * stride + row].
 struct result_rows {
@@ -144,19 +149,27 @@ inline void multiply_float_rows(matrix_view const& w,
   multiply_decoded_rows(w, tokens, out, memory);
 }
 
-/// Most vectors that one pass over the weights serves.
+/// Most vectors that one pass over the weights serves one by one.
 inline constexpr std::size_t pass_tokens = 16;
 
+/// Tokens [first, last) of the set, one by one: pieces of four rows are unpacked to the first
+/// cache.
 template <class Unpacker>
-void multiply_int8_rows(matrix_view const& w, token_set tokens, result_rows out) noexcept {
+void multiply_int8_rows(matrix_view const& w,
+                        token_set tokens,
+                        std::size_t first,
+                        std::size_t last,
+                        result_rows out) noexcept {
+  // What lies past the last block is read with the group of four it belongs to, and then dropped.
   alignas(64) std::uint8_t codes[tile_rows * piece_blocks * block_cols] = {};
   alignas(64) float factors[3][tile_rows * piece_blocks] = {};
   unpacked_rows const piece{piece_blocks, codes, factors[0], factors[1], factors[2]};
   auto const& x = tokens.x->codes();
-  for (std::size_t t = 0; t < tokens.count; t += pass_tokens) {
-    std::size_t const width = std::min(pass_tokens, tokens.count - t);
+  for (std::size_t t = first; t < last; t += pass_tokens) {
+    std::size_t const width = std::min(pass_tokens, last - t);
     for (std::size_t row = out.begin; row < out.end; row += tile_rows) {
-      alignas(64) float sums[pass_tokens][block_lanes * tile_rows] = {};
+      alignas(64) float sums[pass_tokens][block_lanes * tile_rows];
+      std::memset(sums, 0, width * sizeof sums[0]);
       for (std::size_t b = 0; b < x.blocks; b += piece_blocks) {
         std::size_t const count = std::min(piece_blocks, x.blocks - b);
         unpack_rows<Unpacker>(w, row, b, count, piece);
@@ -176,6 +189,68 @@ void multiply_int8_rows(matrix_view const& w, token_set tokens, result_rows out)
   }
 }
 
+#if defined(TERRACE_KERNEL_VNNI)
+/// Tokens in panels: a block of rows is unpacked to the second cache, then multiplied with all
+/// panels.
+template <class Unpacker>
+void multiply_int8_panels(matrix_view const& w,
+                          token_set tokens,
+                          result_rows out,
+                          workspace memory) {
+  constexpr std::size_t cache_bytes = 384 * 1024;
+  std::size_t const blocks = w.cols / block_cols;
+  std::size_t const tile_factors = tile_rows * blocks;
+  std::size_t const tile_bytes = tile_factors * (block_cols + 3 * sizeof(float));
+  std::size_t const tiles = std::clamp<std::size_t>(cache_bytes / tile_bytes, 1, 32);
+  std::byte* const buffer = memory.reserve(tiles * tile_bytes);
+  auto const tile_at = [&](std::size_t i) {
+    std::byte* const at = buffer + i * tile_bytes;
+    auto* const factors = reinterpret_cast<float*>(at + tile_factors * block_cols);
+    return unpacked_rows{blocks,
+                         reinterpret_cast<std::uint8_t*>(at),
+                         factors,
+                         factors + tile_factors,
+                         factors + 2 * tile_factors};
+  };
+  std::size_t const panels = panels_for(tokens.count);
+  for (std::size_t begin = out.begin; begin < out.end; begin += tiles * tile_rows) {
+    std::size_t const end = std::min(out.end, begin + tiles * tile_rows);
+    for (std::size_t row = begin; row < end; row += tile_rows) {
+      unpack_rows<Unpacker>(w, row, 0, blocks, tile_at((row - begin) / tile_rows));
+    }
+    for (std::size_t p = 0; p < panels; p += 2) {
+      std::size_t const first = p * panel_tokens;
+      for (std::size_t row = begin; row < end; row += tile_rows) {
+        float* const y = out.y + first * out.stride + row;
+        auto const multiply =
+            p + 1 < panels ? multiply_panels<Unpacker, 2> : multiply_panels<Unpacker, 1>;
+        multiply(tile_at((row - begin) / tile_rows),
+                 *tokens.panels,
+                 p,
+                 tokens.count - first,
+                 out.end - row,
+                 y,
+                 out.stride);
+      }
+    }
+  }
+}
+#endif
+
+template <class Unpacker>
+void multiply_int8(matrix_view const& w,
+                   token_set tokens,
+                   result_rows out,
+                   [[maybe_unused]] workspace memory) {
+  std::size_t const packed = std::min(tokens.count, panels_for(tokens.count) * panel_tokens);
+#if defined(TERRACE_KERNEL_VNNI)
+  if (packed != 0) { multiply_int8_panels<Unpacker>(w, tokens, out, memory); }
+#endif
+  if (packed != tokens.count) {
+    multiply_int8_rows<Unpacker>(w, tokens, packed, tokens.count, out);
+  }
+}
+
 /// Rows [out.begin, out.end) of `w` times the tokens of a set.
 inline void multiply_rows(matrix_view const& w,
                           token_set tokens,
@@ -185,7 +260,7 @@ inline void multiply_rows(matrix_view const& w,
   auto const in_float = [&] { multiply_float_rows(w, tokens, out, memory); };
   if (!tokens.x->has_codes()) { return in_float(); }
   with_unpacker(
-      w, [&]<class Unpacker>() { multiply_int8_rows<Unpacker>(w, tokens, out); }, in_float);
+      w, [&]<class Unpacker>() { multiply_int8<Unpacker>(w, tokens, out, memory); }, in_float);
 }
 
 /// Throws contract_error unless `w` reads vectors of `cols` values in whole blocks.
