@@ -12,4 +12,4 @@ build=${BUILD_DIR:-build}
 scripts/deps.sh
 scripts/configure.sh "$build" "$@"
 cmake --build "$build" -j "$(nproc)"
-ctest --test-dir "$build" -j "$(nproc)" --timeout 300 --output-on-failure --no-tests=error
+ctest --test-dir "$build" -j "$(nproc)" --timeout 300 --output-on-failure --no-tests=error --no-label-summary
