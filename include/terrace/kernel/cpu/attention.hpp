@@ -2,124 +2,166 @@
 #pragma once
 
 #include <terrace/core/error.hpp>
-#include <terrace/kernel/cpu/detail/exponential.hpp>
-#include <terrace/kernel/cpu/detail/f32x16.hpp>
+#include <terrace/kernel/cpu/detail/attend_chunk.hpp>
 #include <terrace/kernel/cpu/kv_cache.hpp>
 #include <terrace/kernel/cpu/thread_pool.hpp>
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <string>
 
 namespace terrace::kernel::cpu {
 
 namespace detail {
 
-/// Positions that are reduced together; chunk c holds positions [64c, 64c + 64) whatever a call
-/// begins with.
-inline constexpr std::size_t chunk_positions = 64;
+/// Some heads of one token that share a key head: the piece of work that keys are read for.
+struct head_run {
+  std::size_t first_head;  ///< of token * heads + head
+  std::size_t count;
+  std::size_t kv_head;
+  std::size_t positions;  ///< the token sees
 
-/// Softmax of some positions: largest score, sum of exponentials; the weighted values lie
-/// elsewhere.
-struct softmax_state {
-  float largest;
-  float sum;
+  [[nodiscard]] std::size_t chunks() const noexcept {
+    return (positions + chunk_positions - 1) / chunk_positions;
+  }
 };
 
-[[nodiscard]] inline f32x16 load_cached(std::byte const* row,
-                                        std::size_t i,
-                                        std::size_t n,
-                                        bool half) noexcept {
-  if (n >= 16) { return half ? f32x16::load_half(row + 2 * i) : f32x16::load(row + 4 * i); }
-  std::byte padded[64] = {};
-  std::memcpy(padded, row + i * (half ? 2 : 4), n * (half ? 2 : 4));
-  return half ? f32x16::load_half(padded) : f32x16::load(padded);
-}
+/// One attention call, cut into runs of at most `most_heads` heads.
+class attention_work {
+ public:
+  attention_work(attention_shape const& shape,
+                 float const* q,
+                 kv_pages const& cache,
+                 float* out) noexcept
+      : shape_{shape},
+        q_{q},
+        cache_{cache},
+        out_{out},
+        group_{shape.heads / shape.kv_heads},
+        group_runs_{(group_ + most_heads - 1) / most_heads} {}
 
-/// One query against positions [first, first + count) of a chunk: out [d_v] gets their weighted
-/// values.
-[[gnu::noinline]] inline softmax_state attend_chunk(attention_shape const& shape,
-                                                    float const* q,
-                                                    kv_pages const& cache,
-                                                    std::size_t kv_head,
-                                                    std::size_t first,
-                                                    std::size_t count,
-                                                    float* out) noexcept {
-  bool const half = cache.layout.half;
-  float score[chunk_positions];
-  f32x16 largest = f32x16::all(-std::numeric_limits<float>::infinity());
-  std::fill(score, score + chunk_positions, -std::numeric_limits<float>::infinity());
-  for (std::size_t j = 0; j < count; ++j) {
-    std::byte const* const key = cache.key(first + j, kv_head);
-    f32x16 sum = f32x16::zero();
-    for (std::size_t i = 0; i < shape.d_k; i += 16) {
-      std::size_t const n = std::min<std::size_t>(16, shape.d_k - i);
-      sum = fma(load_cached(key, i, n, half), f32x16::load_first(q + i, n), sum);
+  [[nodiscard]] std::size_t runs() const noexcept {
+    return shape_.tokens * shape_.kv_heads * group_runs_;
+  }
+  [[nodiscard]] head_run run(std::size_t i) const noexcept {
+    std::size_t const token = i / (shape_.kv_heads * group_runs_);
+    std::size_t const kv_head = i / group_runs_ % shape_.kv_heads;
+    std::size_t const first = i % group_runs_ * most_heads;
+    return {token * shape_.heads + kv_head * group_ + first,
+            std::min(most_heads, group_ - first),
+            kv_head,
+            shape_.first_position + token + 1};
+  }
+
+  /// Chunk `chunk` of a run; states [count], values [count, d_v].
+  void attend(head_run const& run,
+              std::size_t chunk,
+              softmax_state* states,
+              float* values) const noexcept {
+    std::size_t const first = chunk * chunk_positions;
+    chunk_rows const rows{
+        cache_, run.kv_head, first, std::min(chunk_positions, run.positions - first)};
+    attend_chunk(shape_,
+                 q_ + run.first_head * shape_.d_k,
+                 cache_.layout.half,
+                 run.count,
+                 rows,
+                 states,
+                 values);
+  }
+
+  /// All chunks of a run, one after the other; values [most_heads, d_v] is scratch.
+  void attend(head_run const& run, float* values) const noexcept {
+    softmax_state running[most_heads];
+    softmax_state next[most_heads];
+    float* const out = out_ + run.first_head * shape_.d_v;
+    attend(run, 0, running, out);
+    for (std::size_t chunk = 1; chunk < run.chunks(); ++chunk) {
+      attend(run, chunk, next, values);
+      for (std::size_t h = 0; h < run.count; ++h) {
+        merge_chunk(running[h], out + h * shape_.d_v, next[h], values + h * shape_.d_v, shape_.d_v);
+      }
     }
-    score[j] = sum.sum() * shape.scale;
-  }
-  for (std::size_t j = 0; j < chunk_positions; j += 16) {
-    largest = max(f32x16::load(score + j), largest);
-  }
-  float lanes[16];
-  largest.store(lanes);
-  float const top = *std::max_element(lanes, lanes + 16);
-  f32x16 total = f32x16::zero();
-  for (std::size_t j = 0; j < count; j += 16) {
-    std::size_t const n = std::min<std::size_t>(16, count - j);
-    f32x16 const weight = exponential(f32x16::load_first(score + j, n) - f32x16::all(top));
-    weight.store_first(score + j, n);
-    total = total + f32x16::load_first(score + j, n);
-  }
-  for (std::size_t i = 0; i < shape.d_v; i += 16) {
-    std::size_t const n = std::min<std::size_t>(16, shape.d_v - i);
-    f32x16 sum = f32x16::zero();
-    for (std::size_t j = 0; j < count; ++j) {
-      sum =
-          fma(f32x16::all(score[j]), load_cached(cache.value(first + j, kv_head), i, n, half), sum);
+    for (std::size_t h = 0; h < run.count; ++h) {
+      finish(running[h], out + h * shape_.d_v, shape_.d_v);
     }
-    sum.store_first(out + i, n);
   }
-  return {top, total.sum()};
+
+  /// Joins chunks of head `h` of a run that were computed apart: states [chunks, most_heads],
+  /// values [chunks, most_heads, d_v].
+  void join(head_run const& run,
+            std::size_t h,
+            softmax_state const* states,
+            float const* values) const noexcept {
+    std::size_t const d_v = shape_.d_v;
+    float* const out = out_ + (run.first_head + h) * d_v;
+    softmax_state running = states[h];
+    std::copy_n(values + h * d_v, d_v, out);
+    for (std::size_t chunk = 1; chunk < run.chunks(); ++chunk) {
+      std::size_t const at = chunk * most_heads + h;
+      merge_chunk(running, out, states[at], values + at * d_v, d_v);
+    }
+    finish(running, out, d_v);
+  }
+
+ private:
+  attention_shape const& shape_;
+  float const* q_;
+  kv_pages const& cache_;
+  float* out_;
+  std::size_t group_;
+  std::size_t group_runs_;
+};
+
+/// Enough runs for every thread: each is computed whole. Runs are dealt in turn because later
+/// tokens see more.
+inline void attend_runs(thread_pool& pool, attention_work const& work, std::size_t d_v) {
+  pool.run([&](int thread) {
+    auto* const values =
+        reinterpret_cast<float*>(pool.scratch(thread, most_heads * d_v * sizeof(float)));
+    auto const step = static_cast<std::size_t>(pool.size());
+    for (auto i = static_cast<std::size_t>(thread); i < work.runs(); i += step) {
+      work.attend(work.run(i), values);
+    }
+  });
 }
 
-/// Adds the next chunk to a running softmax and its weighted values.
-[[gnu::noinline]] inline void merge_chunk(softmax_state& running,
-                                          float* out,
-                                          softmax_state next,
-                                          float const* values,
-                                          std::size_t d_v) noexcept {
-  float const largest = running.largest > next.largest ? running.largest : next.largest;
-  float const keep = exponential(running.largest - largest);
-  float const take = exponential(next.largest - largest);
-  running = {largest, multiply_add(running.sum, keep, next.sum * take)};
-  for (std::size_t i = 0; i < d_v; i += 16) {
-    std::size_t const n = std::min<std::size_t>(16, d_v - i);
-    f32x16 const scaled = f32x16::load_first(values + i, n) * f32x16::all(take);
-    fma(f32x16::load_first(out + i, n), f32x16::all(keep), scaled).store_first(out + i, n);
-  }
+/// Whether threads would idle if runs were not split, and the parts fit in memory that is worth
+/// keeping.
+inline bool worth_splitting(attention_work const& work, std::size_t d_v, int threads) noexcept {
+  constexpr std::size_t most_bytes = 64U << 20U;
+  std::size_t const runs = work.runs();
+  std::size_t const chunks = work.run(runs - 1).chunks();
+  return chunks > 1 && runs < 8 * static_cast<std::size_t>(threads) &&
+         runs * chunks * most_heads * d_v * sizeof(float) <= most_bytes;
 }
 
-inline void attend(attention_shape const& shape,
-                   float const* q,
-                   kv_pages const& cache,
-                   std::size_t kv_head,
-                   std::size_t positions,
-                   float* values,
-                   float* out) noexcept {
-  softmax_state running =
-      attend_chunk(shape, q, cache, kv_head, 0, std::min(positions, chunk_positions), out);
-  for (std::size_t first = chunk_positions; first < positions; first += chunk_positions) {
-    std::size_t const count = std::min(positions - first, chunk_positions);
-    softmax_state const next = attend_chunk(shape, q, cache, kv_head, first, count, values);
-    merge_chunk(running, out, next, values, shape.d_v);
-  }
-  f32x16 const sum = f32x16::all(running.sum);
-  for (std::size_t i = 0; i < shape.d_v; i += 16) {
-    std::size_t const n = std::min<std::size_t>(16, shape.d_v - i);
-    (f32x16::load_first(out + i, n) / sum).store_first(out + i, n);
-  }
+/// Few runs, as when one token is generated: their chunks are computed apart, then joined.
+inline void attend_chunks(thread_pool& pool, attention_work const& work, std::size_t d_v) {
+  std::size_t const runs = work.runs();
+  std::size_t const chunks = work.run(runs - 1).chunks();  // the last token sees most
+  std::size_t const slots = runs * chunks * most_heads;
+  auto* const states = reinterpret_cast<softmax_state*>(
+      pool.shared_scratch(slots * (sizeof(softmax_state) + d_v * sizeof(float))));
+  auto* const values = reinterpret_cast<float*>(states + slots);
+  pool.for_range(runs * chunks, 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      head_run const run = work.run(i / chunks);
+      if (i % chunks < run.chunks()) {
+        work.attend(run, i % chunks, states + i * most_heads, values + i * most_heads * d_v);
+      }
+    }
+  });
+  std::size_t const grain = std::max<std::size_t>(1, 16384 / (chunks * d_v));
+  pool.for_range(runs * most_heads, grain, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      head_run const run = work.run(i / most_heads);
+      std::size_t const at = i / most_heads * chunks * most_heads;
+      if (i % most_heads < run.count) {
+        work.join(run, i % most_heads, states + at, values + at * d_v);
+      }
+    }
+  });
 }
 
 }  // namespace detail
@@ -130,32 +172,25 @@ inline void attend(attention_shape const& shape,
 ///
 /// Shapes: q [tokens, heads, d_k], out [tokens, heads, d_v].
 /// Errors: contract_error when heads is no multiple of kv_heads or a page is missing.
+/// Cost:   keys and values are read once for up to four heads of a token that share them; one barrier, or two for few
+///         tokens.
 inline void attention(thread_pool& pool,
                       attention_shape const& shape,
                       float const* q,
                       kv_pages const& cache,
                       float* out) {
-  if (shape.kv_heads == 0 || shape.heads % shape.kv_heads != 0) {
+  if (shape.kv_heads == 0 || shape.heads == 0 || shape.heads % shape.kv_heads != 0) {
     throw contract_error{std::to_string(shape.heads) + " query heads cannot share " +
                          std::to_string(shape.kv_heads) + " key heads evenly"};
   }
   cache.require(shape.first_position + shape.tokens);
-  std::size_t const group = shape.heads / shape.kv_heads;
-  pool.run([&](int thread) {
-    auto* const values = reinterpret_cast<float*>(pool.scratch(thread, shape.d_v * sizeof(float)));
-    auto const t = static_cast<std::size_t>(thread);
-    auto const threads = static_cast<std::size_t>(pool.size());
-    for (std::size_t i = t; i < shape.tokens * shape.heads; i += threads) {
-      std::size_t const positions = shape.first_position + i / shape.heads + 1;
-      detail::attend(shape,
-                     q + i * shape.d_k,
-                     cache,
-                     i % shape.heads / group,
-                     positions,
-                     values,
-                     out + i * shape.d_v);
-    }
-  });
+  if (shape.tokens == 0) { return; }
+  detail::attention_work const work{shape, q, cache, out};
+  if (detail::worth_splitting(work, shape.d_v, pool.size())) {
+    detail::attend_chunks(pool, work, shape.d_v);
+  } else {
+    detail::attend_runs(pool, work, shape.d_v);
+  }
 }
 
 }  // namespace terrace::kernel::cpu

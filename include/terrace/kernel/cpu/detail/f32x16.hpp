@@ -77,6 +77,9 @@ struct f32x16 {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
   }
 
+  /// The largest lane of those that are not NaN.
+  [[nodiscard]] float largest() const noexcept { return _mm512_reduce_max_ps(v); }
+
   static __mmask16 first(std::size_t n) noexcept {
     return n >= 16 ? __mmask16{0xFFFF} : static_cast<__mmask16>((1U << n) - 1U);
   }
@@ -164,6 +167,11 @@ struct f32x16 {
     __m128 const four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     __m128 const two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+  [[nodiscard]] float largest() const noexcept {
+    alignas(64) float lanes[16];
+    store(lanes);
+    return *std::max_element(lanes, lanes + 16);
   }
 
  private:
@@ -262,6 +270,7 @@ struct f32x16 {
     float const d = eight[3] + eight[7];
     return (a + c) + (b + d);
   }
+  [[nodiscard]] float largest() const noexcept { return *std::max_element(v, v + 16); }
 
  private:
   template <class F>
@@ -273,5 +282,28 @@ struct f32x16 {
 };
 
 #endif
+
+/// out[i] = v[i].sum() for a multiple of four vectors.
+template <std::size_t N>
+void sum_each(f32x16 const (&v)[N], float* out) noexcept {
+  static_assert(N % 4 == 0);
+#if defined(__AVX512F__)
+  __m512i const firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+  for (std::size_t i = 0; i < N; i += 4) {
+    auto const halves = [](__m512 a, __m512 b) {
+      return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+    };
+    __m512 const a = halves(v[i].v, v[i + 1].v);
+    __m512 const b = halves(v[i + 2].v, v[i + 3].v);
+    __m512 const four =
+        _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+    __m512 const two = _mm512_add_ps(four, _mm512_permute_ps(four, 0x4E));
+    __m512 const one = _mm512_add_ps(two, _mm512_movehdup_ps(two));
+    _mm_storeu_ps(out + i, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, one)));
+  }
+#else
+  for (std::size_t i = 0; i < N; ++i) { out[i] = v[i].sum(); }
+#endif
+}
 
 }  // namespace terrace::kernel::cpu::detail
