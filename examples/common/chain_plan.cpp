@@ -39,7 +39,8 @@ std::uint64_t staging_bytes(format::catalog const& catalog, nvme::options const&
 /// Where the rules put blocks that do not live in the fastest tier, and what they pin.
 struct placing {
   std::vector<block_placement> elsewhere;
-  std::vector<block_id> pinned;
+  std::vector<block_id> pinned;            ///< in the fastest tier
+  std::vector<block_id> pinned_elsewhere;  ///< in a slower one
 };
 
 placing apply_rules(format::catalog const& catalog,
@@ -63,7 +64,7 @@ placing apply_rules(format::catalog const& catalog,
           chain.fastest())};
     }
     if (level > 0) { result.elsewhere.push_back({.id = block.id, .level = level}); }
-    if (placed->pin) { result.pinned.push_back(block.id); }
+    if (placed->pin) { (level == 0 ? result.pinned : result.pinned_elsewhere).push_back(block.id); }
   }
   if (auto const unused = rules.unused(); !unused.empty()) {
     throw contract_error{fmt::format(
@@ -198,6 +199,8 @@ void choose_memory(chain_plan& plan, format::catalog const& catalog, placing con
   plan.setup.home = best == staging_rungs.end() ? least : *best;
   request.staging_bytes = staging(plan.setup.home);
   plan.memory = make_plan(plan.needs, request);
+  plan.memory.pinned.insert(
+      plan.memory.pinned.end(), placed.pinned_elsewhere.begin(), placed.pinned_elsewhere.end());
   plan.setup.dram_bytes = plan.capacity_bytes - plan.memory.staging_bytes;
 
   std::uint64_t const usable = usable_memory_bytes();

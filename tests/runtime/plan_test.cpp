@@ -105,3 +105,29 @@ TEST_CASE("a tied head is counted once", "[runtime]") {
   CHECK(needs.dense_bytes() == 200);
   CHECK(make_plan(needs, {.capacity_bytes = 10000}).pinned_bytes == 200);
 }
+
+TEST_CASE("pinned experts take slots and leave their layer none to stream", "[runtime]") {
+  auto needs = mixture();
+  needs.steps[2].layer = layer_id{0};
+  needs.steps[4].layer = layer_id{1};
+  plan_request request{.capacity_bytes = 10000, .expert_slots = 9};
+  for (std::uint32_t expert = 0; expert < 8; ++expert) {
+    request.must_pin.push_back(expert_block(layer_id{1}, expert_id{expert}));
+  }
+  try {
+    static_cast<void>(make_plan(needs, request));
+    FAIL("nine slots were accepted, eight of which are pinned");
+  } catch (out_of_capacity const& refusal) {
+    CHECK(refusal.needed_bytes() == 8 + 2);
+  }
+  request.expert_slots = 10;
+  auto const how = make_plan(needs, request);
+  CHECK(how.pinned.size() == 6 + 8);
+  CHECK(how.pinned_bytes == 260 + 8 * 20);
+  CHECK(how.predicted_peak_bytes == 30 + 260 + 8 * 20 + 2 * 20);
+}
+
+TEST_CASE("the predicted peak counts no more experts than there are slots", "[runtime]") {
+  auto const how = make_plan(mixture(), {.capacity_bytes = 10000, .expert_slots = 3});
+  CHECK(how.predicted_peak_bytes == 30 + 260 + 3 * 20);
+}

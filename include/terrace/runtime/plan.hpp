@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -98,27 +100,90 @@ class working_set {
       : needs_{&needs}, experts_{experts_a_step} {
     for (auto const id : request.not_here) { elsewhere_.insert(static_cast<std::uint64_t>(id)); }
   }
-  void pin(block_id id) { pinned_.insert(static_cast<std::uint64_t>(id)); }
+  void pin(block_id id) {
+    bool const fresh = pinned_.insert(static_cast<std::uint64_t>(id)).second;
+    if (fresh && kind_of(id) == block_kind::expert) { ++pinned_experts_[layer_of(id)]; }
+  }
   [[nodiscard]] bool elsewhere(block_id id) const { return elsewhere_.contains(static_cast<std::uint64_t>(id)); }
   [[nodiscard]] bool pinned(block_id id) const { return pinned_.contains(static_cast<std::uint64_t>(id)); }
   [[nodiscard]] std::uint64_t largest_step() const {
     std::uint64_t most = 0;
     for (auto const& step : needs_->steps) {
-      bool const experts_elsewhere = elsewhere(expert_block(step.layer, expert_id{0}));
-      std::uint64_t sum = experts_elsewhere ? 0 : step.expert_bytes * experts_;
-      for (auto const& dense : step.dense) {
-        if (!pinned(dense.id) && !elsewhere(dense.id)) { sum += dense.bytes; }
-      }
-      most = std::max(most, sum);
+      most = std::max(most, dense_bytes(step) + step.expert_bytes * std::min(experts_, floating_experts(step)));
     }
     return most;
   }
+  /// Most expert slots that one step leases beside the pinned ones.
+  [[nodiscard]] std::uint64_t largest_expert_set() const {
+    std::uint64_t most = 0;
+    for (auto const& step : needs_->steps) { most = std::max(most, std::min(experts_, floating_experts(step))); }
+    return most;
+  }
+  [[nodiscard]] std::uint64_t pinned_experts() const {
+    std::uint64_t sum = 0;
+    for (auto const& [layer, count] : pinned_experts_) { sum += count; }
+    return sum;
+  }
+  /// Bytes of all blocks that may come to be here beside the pinned ones, `slots` experts among them at most.
+  [[nodiscard]] std::uint64_t floating_bytes(std::uint64_t slots) const {
+    std::uint64_t dense = 0, experts = 0, largest = 0;
+    for (auto const& one : needs_->distinct_dense()) {
+      if (!pinned(one.id) && !elsewhere(one.id)) { dense += one.bytes; }
+    }
+    for (auto const& step : needs_->steps) {
+      experts += step.expert_bytes * floating_experts(step);
+      largest = std::max(largest, step.expert_bytes);
+    }
+    bool const all_fit = largest == 0 || slots >= needs_->all_expert_blocks();
+    return dense + (all_fit ? experts : std::min(experts, slots * largest));
+  }
 
  private:
+  [[nodiscard]] std::uint64_t dense_bytes(requirements::step const& step) const {
+    std::uint64_t sum = 0;
+    for (auto const& dense : step.dense) {
+      if (!pinned(dense.id) && !elsewhere(dense.id)) { sum += dense.bytes; }
+    }
+    return sum;
+  }
+  /// Experts of a step's layer that are here but not pinned.
+  [[nodiscard]] std::uint64_t floating_experts(requirements::step const& step) const {
+    if (step.expert_bytes == 0 || elsewhere(expert_block(step.layer, expert_id{0}))) { return 0; }
+    auto const pinned = pinned_experts_.find(step.layer);
+    return static_cast<std::uint64_t>(needs_->experts) - (pinned == pinned_experts_.end() ? 0 : pinned->second);
+  }
+
   requirements const* needs_;
   std::uint64_t experts_;
   std::unordered_set<std::uint64_t> pinned_, elsewhere_;
+  std::map<layer_id, std::uint64_t> pinned_experts_;
 };
+
+/// What a block of the model counts for; nothing if no pass uses it.
+[[nodiscard]] inline std::optional<std::uint64_t> bytes_of(requirements const& needs, block_id id) {
+  for (auto const& step : needs.steps) {
+    if (kind_of(id) == block_kind::expert && step.expert_bytes > 0 && step.layer == layer_of(id)) {
+      return step.expert_bytes;
+    }
+    for (auto const& dense : step.dense) {
+      if (dense.id == id) { return dense.bytes; }
+    }
+  }
+  return std::nullopt;
+}
+
+inline void check_expert_slots(working_set const& least, requirements const& needs, plan_request const& request) {
+  std::uint64_t const smallest = least.pinned_experts() + least.largest_expert_set();
+  if (needs.experts == 0 || request.expert_slots == 0 || request.expert_slots >= smallest) { return; }
+  throw out_of_capacity{std::to_string(request.expert_slots) + " expert slots are too few: a token uses " +
+                            std::to_string(needs.top_k) + " experts of a layer at once" +
+                            (least.pinned_experts() == 0
+                                 ? ""
+                                 : ", and " + std::to_string(least.pinned_experts()) + " are pinned") +
+                            "; the smallest number that works is " + std::to_string(smallest),
+                        smallest,
+                        request.expert_slots};
+}
 
 }  // namespace detail
 
@@ -127,19 +192,11 @@ class working_set {
 ///
 /// Errors: out_of_capacity with the smallest capacity, or the smallest number of expert slots, that works.
 [[nodiscard]] inline plan make_plan(requirements const& needs, plan_request const& request) {
-  auto const top_k = static_cast<std::size_t>(needs.top_k);
-  if (needs.experts > 0 && request.expert_slots != 0 && request.expert_slots < top_k) {
-    throw out_of_capacity{"a token uses " + std::to_string(top_k) + " experts of a layer at once, so " +
-                              std::to_string(request.expert_slots) + " expert slots are too few; the smallest number that works is " +
-                              std::to_string(top_k),
-                          top_k,
-                          request.expert_slots};
-  }
   plan result;
   result.state_bytes = needs.state_bytes;
   result.staging_bytes = request.staging_bytes;
   std::uint64_t const fixed = needs.state_bytes + request.staging_bytes;
-  detail::working_set least{needs, request, top_k};
+  detail::working_set least{needs, request, static_cast<std::uint64_t>(needs.top_k)};
   auto const dense = needs.distinct_dense();
   auto const pin = [&](requirements::block const& one) {
     least.pin(one.id);
@@ -147,10 +204,9 @@ class working_set {
     result.pinned_bytes += one.bytes;
   };
   for (auto const id : request.must_pin) {
-    for (auto const& one : dense) {
-      if (one.id == id) { pin(one); }
-    }
+    if (auto const bytes = detail::bytes_of(needs, id)) { pin({id, *bytes}); }
   }
+  detail::check_expert_slots(least, needs, request);
   result.minimum_bytes = fixed + result.pinned_bytes + least.largest_step();
   if (request.capacity_bytes < result.minimum_bytes) {
     throw out_of_capacity{"--" + request.tier + " " + std::to_string(request.capacity_bytes) + " (" +
@@ -182,9 +238,9 @@ class working_set {
     result.expert_slots = static_cast<std::size_t>(std::min<std::uint64_t>(fit, needs.all_expert_blocks()));
     if (request.expert_slots != 0) { result.expert_slots = std::min(result.expert_slots, request.expert_slots); }
   }
-  std::uint64_t const all_streamed = needs.all_expert_bytes() + needs.dense_bytes();
-  std::uint64_t const all_blocks = all_streamed > result.pinned_bytes ? all_streamed - result.pinned_bytes : 0;
-  result.predicted_peak_bytes = fixed + result.pinned_bytes + std::min(spare, all_blocks);
+  std::uint64_t const slots = request.expert_slots == 0 ? needs.all_expert_blocks() : request.expert_slots;
+  std::uint64_t const floating = least.floating_bytes(slots - std::min(slots, least.pinned_experts()));
+  result.predicted_peak_bytes = fixed + result.pinned_bytes + std::min(spare, floating);
   return result;
 }
 
