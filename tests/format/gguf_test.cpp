@@ -230,6 +230,20 @@ TEST_CASE("values of unknown types are refused by their number", "[format]") {
   }
 }
 
+TEST_CASE("a header longer than any model's is refused as such", "[format]") {
+  format_test::temporary_folder const folder;
+  raw_gguf file;
+  std::uint64_t const limit = terrace::format::gguf_header_limit_bytes;
+  file.key("k", type::string, raw(limit - 48));  // ends 3 bytes before the limit
+  file.more_keys = 1;
+  format_test::write_file(folder / "m.gguf", file.header());
+  std::filesystem::resize_file(folder / "m.gguf", limit + 4096);
+  CHECK_THAT(refusal([&] {
+               (void)terrace::format::read_gguf(terrace::format::file_source{folder / "m.gguf"});
+             }),
+             ContainsSubstring("the header goes on beyond byte 268435456"));
+}
+
 TEST_CASE("duplicate keys and tensors are refused", "[format]") {
   auto file = small();
   SECTION("keys") {

@@ -223,7 +223,13 @@ TEST_CASE("a missing key is named", "[format]") {
 
 TEST_CASE("values of another kind than expected are refused", "[format]") {
   json config = llama();
-  config["hidden_size"] = GENERATE(json(-1), json(1.5), json("64"), json::array({64}), json(true));
+  config["hidden_size"] = GENERATE(json(-1),
+                                   json(1.5),
+                                   json(std::uint64_t{1} << 31U),
+                                   json(~std::uint64_t{0}),
+                                   json("64"),
+                                   json::array({64}),
+                                   json(true));
   CHECK_THAT(refusal_of(config), ContainsSubstring("`hidden_size` is not a whole number"));
   config = llama();
   config["rope_scaling"] = "llama3";

@@ -90,6 +90,8 @@ TEST_CASE("an index that is none, or that points out of its folder, is refused",
   write_file(index, "{}");
   CHECK_THAT(refusal_of(folder.path() / "model.safetensors.index.json"),
              ContainsSubstring("no object `weight_map`"));
+  write_file(index, R"({"weight_map":{}})");
+  CHECK_THAT(refusal_of(index), ContainsSubstring("lists no tensor"));
   for (char const* const file :
        {"\"../model.safetensors\"", "\"/etc/passwd\"", "\"\"", "\"..\"", "7", "\"a\\u0000b\""}) {
     write_file(index, std::string{R"({"weight_map":{"t":)"} + file + "}}");

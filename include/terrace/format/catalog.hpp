@@ -129,7 +129,7 @@ class catalog {
       }
       headers.push_back(read_safetensors(file_source{path}));
     }
-    check_tensors(headers, found.index);
+    check_tensors(headers, found);
     std::error_code code;
     if (std::filesystem::exists(folder_ / "config.json", code)) {
       meta_ = read_model_config(folder_);
@@ -137,11 +137,22 @@ class catalog {
       meta_ = metadata{files_.front().string()};
     }
     detail::safetensors_block_builder{files_, headers, blocks_}.build();
+    check_head();
+  }
+
+  /// A model without an output head uses its embedding there; one that says it has its own must.
+  void check_head() const {
+    auto const arch = meta_.try_string("general.architecture");
+    bool const own = arch && meta_.try_bool(*arch + ".tie_word_embeddings") == false;
+    if (own && find("token_embd.weight") != nullptr && find("output.weight") == nullptr) {
+      throw format_error{files_.front().string() +
+                         ": `lm_head.weight` is missing although config.json says that the model "
+                         "has one (`tie_word_embeddings` is false); get the model again"};
+    }
   }
 
   /// No tensor in two files, and the index tells the truth.
-  void check_tensors(std::span<safetensors_file const> headers,
-                     std::filesystem::path const& index) const {
+  void check_tensors(std::span<safetensors_file const> headers, model_files const& found) const {
     std::unordered_map<std::string_view, std::size_t> file_of;
     for (std::size_t file = 0; file < headers.size(); ++file) {
       for (safetensors_tensor const& tensor : headers[file].tensors) {
@@ -153,11 +164,10 @@ class catalog {
         }
       }
     }
-    if (index.empty()) { return; }
-    for (auto const& [tensor, file] : detail::read_weight_map(index)) {
+    for (auto const& [tensor, file] : found.weight_map) {
       auto const at = file_of.find(tensor);
       if (at == file_of.end() || files_[at->second].filename() != file) {
-        throw format_error{index.string() + ": tensor " + detail::in_quotes(tensor) +
+        throw format_error{found.index.string() + ": tensor " + detail::in_quotes(tensor) +
                            " is said to be in " + detail::in_quotes(file) +
                            " but is not there; the files are not of one model"};
       }

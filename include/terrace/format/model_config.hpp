@@ -62,7 +62,10 @@ class config_translator {
     throw format_error{source_ + ": the key `" + key + "` is not " + wanted};
   }
   [[nodiscard]] std::uint64_t whole(json const& value, std::string const& key) const {
-    if (!value.is_number_unsigned()) { wrong(key, "a whole number that is not negative"); }
+    constexpr std::uint64_t most = 0x7FFF'FFFF;  // no size or id of a model is larger
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) {
+      wrong(key, "a whole number from 0 to 2147483647");
+    }
     return value.get<std::uint64_t>();
   }
   [[nodiscard]] std::optional<std::uint64_t> try_whole(char const* key) const {
@@ -144,6 +147,9 @@ class config_translator {
     auto const eps = try_real(*text_, "rms_norm_eps");
     if (!eps) { missing("rms_norm_eps"); }
     put("attention.layer_norm_rms_epsilon", *eps);
+    auto const* tied = find("tie_word_embeddings");
+    if (tied == nullptr) { tied = find(config_, "tie_word_embeddings"); }
+    if (tied != nullptr && tied->is_boolean()) { put("tie_word_embeddings", tied->get<bool>()); }
   }
 
   void llama() {
@@ -330,10 +336,11 @@ class config_translator {
 /// Reads config.json and, where present, generation_config.json of `folder` as GGUF metadata
 /// ("llama.block_count").
 ///
-/// Keys:   those of the GGUF converters; besides them `{arch}.rope.scaling.low_freq_factor` and
-/// `.high_freq_factor`, for
-///         which GGUF has a tensor (rope_freqs.weight) instead, and `tokenizer.ggml.eos_token_ids`,
-///         all end ids as an array.
+/// Keys are those of the GGUF converters and four of our own:
+/// `{arch}.rope.scaling.low_freq_factor` and `.high_freq_factor`, for which GGUF has the tensor
+/// rope_freqs.weight instead; `{arch}.tie_word_embeddings`; and `tokenizer.ggml.eos_token_ids`, all
+/// end ids as an array.
+///
 /// Errors: format_error naming a missing or malformed key; not_supported for a setting that
 ///         terrace does not compute.
 [[nodiscard]] inline metadata read_model_config(std::filesystem::path const& folder) {

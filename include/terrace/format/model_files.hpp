@@ -30,9 +30,10 @@ enum class container : std::uint8_t { gguf, safetensors };
 struct model_files {
   container kind = container::gguf;
   std::filesystem::path folder;  ///< where config.json and tokenizer files would lie
-  std::vector<std::filesystem::path>
-      files;  ///< safetensors: every file; GGUF: one shard, the others follow from it
+  /// safetensors: every file; GGUF: one shard, the others follow from it.
+  std::vector<std::filesystem::path> files;
   std::filesystem::path index;  ///< safetensors: the index that lists the files, or empty
+  std::map<std::string, std::string> weight_map;  ///< of the index: tensor name -> file name
 };
 
 namespace detail {
@@ -56,6 +57,7 @@ namespace fs = std::filesystem;
     }
     map.emplace(tensor, name);
   }
+  if (map.empty()) { throw format_error{index.string() + ": lists no tensor at all"}; }
   return map;
 }
 
@@ -64,6 +66,7 @@ struct weight_set {
   std::string title;            ///< the file to name in order to choose this set
   std::set<std::string> files;  ///< file names
   fs::path index;
+  std::map<std::string, std::string> weight_map;
 };
 
 [[nodiscard]] inline std::vector<std::string> list_files(fs::path const& folder) {
@@ -90,7 +93,7 @@ inline void group_shards(std::vector<std::string> const& names,
     auto const shard = parse_shard_name(name, extension);
     std::string const key = shard ? shard->prefix + "\n" + std::to_string(shard->count) : name;
     auto const [at, fresh] = set_of.emplace(key, sets.size());
-    if (fresh) { sets.push_back({name, {}, {}}); }
+    if (fresh) { sets.push_back({name, {}, {}, {}}); }
     sets[at->second].files.insert(name);
   }
 }
@@ -101,8 +104,8 @@ inline void group_shards(std::vector<std::string> const& names,
   std::set<std::string> listed;
   for (std::string const& name : names) {
     if (!name.ends_with(".safetensors.index.json")) { continue; }
-    weight_set set{name, {}, folder / name};
-    for (auto const& [tensor, file] : read_weight_map(set.index)) { set.files.insert(file); }
+    weight_set set{name, {}, folder / name, read_weight_map(folder / name)};
+    for (auto const& [tensor, file] : set.weight_map) { set.files.insert(file); }
     listed.insert(set.files.begin(), set.files.end());
     sets.push_back(std::move(set));
   }
@@ -124,18 +127,21 @@ inline void group_shards(std::vector<std::string> const& names,
   return sets;
 }
 
-[[nodiscard]] inline model_files from_set(fs::path const& folder,
-                                          container kind,
-                                          weight_set const& set) {
-  model_files found{.kind = kind, .folder = folder, .files = {}, .index = set.index};
+[[nodiscard]] inline model_files from_set(fs::path const& folder, container kind, weight_set set) {
+  model_files found{.kind = kind,
+                    .folder = folder,
+                    .files = {},
+                    .index = std::move(set.index),
+                    .weight_map = std::move(set.weight_map)};
   for (std::string const& file : set.files) { found.files.push_back(folder / file); }
   return found;
 }
 
 /// Shards of a split without an index: all of them must be there.
 inline void check_all_shards(fs::path const& folder, weight_set const& set) {
-  auto const shard = parse_shard_name(*set.files.begin(), ".safetensors");
-  if (!shard || !set.index.empty()) { return; }
+  auto const shard = set.index.empty() ? parse_shard_name(*set.files.begin(), ".safetensors")
+                                       : std::optional<shard_name>{};
+  if (!shard) { return; }
   for (std::uint32_t number = 1; number <= shard->count; ++number) {
     std::string const name = shard_file_name(*shard, number, ".safetensors");
     if (!set.files.contains(name)) {
@@ -148,7 +154,7 @@ inline void check_all_shards(fs::path const& folder, weight_set const& set) {
 
 [[nodiscard]] inline model_files only_set(fs::path const& folder,
                                           container kind,
-                                          std::vector<weight_set> const& sets) {
+                                          std::vector<weight_set> sets) {
   if (sets.size() > 1) {
     std::string list;
     for (weight_set const& set : sets) { list += (list.empty() ? "" : ", ") + set.title; }
@@ -156,15 +162,16 @@ inline void check_all_shards(fs::path const& folder, weight_set const& set) {
                        std::string{name_of(kind)} + " weights (" + list + "); name the one to use"};
   }
   check_all_shards(folder, sets.front());
-  return from_set(folder, kind, sets.front());
+  return from_set(folder, kind, std::move(sets.front()));
 }
 
 [[nodiscard]] inline model_files files_of_folder(fs::path const& folder) {
   auto const names = list_files(folder);
   bool const has_config = std::binary_search(names.begin(), names.end(), "config.json");
   auto const packed = gguf_sets(names);
-  bool const has_tensors = std::any_of(
-      names.begin(), names.end(), [](auto& name) { return name.ends_with(".safetensors"); });
+  bool const has_tensors = std::any_of(names.begin(), names.end(), [](auto& name) {
+    return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+  });
   if (has_tensors && (has_config || packed.empty())) {
     return only_set(folder, container::safetensors, safetensors_sets(folder, names));
   }
@@ -178,13 +185,13 @@ inline void check_all_shards(fs::path const& folder, weight_set const& set) {
 [[nodiscard]] inline model_files files_of_safetensors(fs::path const& file) {
   fs::path const folder = file.parent_path().empty() ? fs::path{"."} : file.parent_path();
   std::string const name = file.filename().string();
-  for (weight_set const& set : safetensors_sets(folder, list_files(folder))) {
+  for (weight_set& set : safetensors_sets(folder, list_files(folder))) {
     if (set.title == name || set.files.contains(name)) {
       check_all_shards(folder, set);
-      return from_set(folder, container::safetensors, set);
+      return from_set(folder, container::safetensors, std::move(set));
     }
   }
-  return {.kind = container::safetensors, .folder = folder, .files = {file}, .index = {}};
+  return from_set(folder, container::safetensors, {name, {name}, {}, {}});
 }
 
 }  // namespace detail
@@ -208,7 +215,7 @@ inline void check_all_shards(fs::path const& folder, weight_set const& set) {
   }
   auto const folder =
       model.parent_path().empty() ? std::filesystem::path{"."} : model.parent_path();
-  return {.kind = container::gguf, .folder = folder, .files = {model}, .index = {}};
+  return detail::from_set(folder, container::gguf, {name, {name}, {}, {}});
 }
 
 }  // namespace terrace::format

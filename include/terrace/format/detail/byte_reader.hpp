@@ -64,6 +64,11 @@ class byte_reader {
 
   void fill(std::size_t count, char const* what) {
     if (window_.size() - at_ >= count) { return; }
+    if (remaining() < count && end_ < source_.size_bytes()) {
+      throw format_error{source_.name() + ": the header goes on beyond byte " +
+                         std::to_string(end_) +
+                         ", longer than that of any model; the file is damaged or hostile"};
+    }
     if (remaining() < count) {
       throw format_error{source_.name() + ": the file ends at byte " + std::to_string(end_) +
                          " inside " + what + "; it is cut off or damaged, get it again"};

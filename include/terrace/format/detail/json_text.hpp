@@ -8,14 +8,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace terrace::format::detail {
@@ -24,35 +23,78 @@ using json = nlohmann::json;
 
 inline constexpr std::uint64_t json_limit_bytes = 100 * 1000 * 1000;
 
-/// Parses `text` as one JSON value. Stricter than the library: a key that occurs twice in one
-/// object is refused, because readers disagree on which of the two counts.
+/// Builds a value from the library's parse events. Stricter than the library: a key that occurs
+/// twice in one object is refused, because readers disagree on which of the two counts.
+class strict_json_builder final : public nlohmann::json_sax<json> {
+ public:
+  explicit strict_json_builder(std::string const& source) : source_{source} {}
+  [[nodiscard]] json take() { return std::move(root_); }
+
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(number_integer_t value) override { return put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return put(value); }
+  bool number_float(number_float_t value, string_t const&) override { return put(value); }
+  bool string(string_t& value) override { return put(std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // JSON text has none
+  bool start_object(std::size_t) override { return open(json::object()); }
+  bool start_array(std::size_t) override { return open(json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    auto const [at, fresh] = open_.back()->get_ref<json::object_t&>().try_emplace(name);
+    if (!fresh) {
+      refuse("the key " + in_quotes(name) + " occurs twice in one object; the file is damaged");
+    }
+    member_ = &at->second;
+    return true;
+  }
+  bool parse_error(std::size_t byte, std::string const&, json::exception const&) override {
+    refuse("not valid JSON at byte " + std::to_string(byte) + " of its text; get the file again");
+  }
+
+ private:
+  static constexpr std::size_t deepest = 64;
+
+  [[noreturn]] void refuse(std::string const& rest) const {
+    throw format_error{source_ + ": " + rest};
+  }
+  bool put(json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(json value) {
+    if (open_.size() == deepest) {
+      refuse("the JSON is nested deeper than " + std::to_string(deepest) +
+             " levels; the file is damaged or hostile");
+    }
+    open_.push_back(&place(std::move(value)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+  json& place(json value) {
+    if (open_.empty()) { return root_ = std::move(value); }
+    if (open_.back()->is_object()) { return *member_ = std::move(value); }
+    auto& list = open_.back()->get_ref<json::array_t&>();
+    return list.emplace_back(std::move(value));
+  }
+
+  std::string const& source_;
+  json root_;
+  std::vector<json*>
+      open_;  ///< containers around the current place; a parent never moves while a child is open
+  json* member_ = nullptr;  ///< where the value of the last key goes
+};
+
+/// Parses `text` as one JSON value.
 /// Errors: format_error naming `source` and the byte.
 [[nodiscard]] inline json parse_json(std::string_view text, std::string const& source) {
-  constexpr int deepest = 64;
-  std::vector<std::unordered_set<std::string>> keys;
-  auto const watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > deepest) {
-      throw format_error{source + ": the JSON is nested deeper than " + std::to_string(deepest) +
-                         " levels; the file is damaged or hostile"};
-    }
-    if (event == json::parse_event_t::object_start) { keys.emplace_back(); }
-    if (event == json::parse_event_t::object_end) { keys.pop_back(); }
-    if (event == json::parse_event_t::key &&
-        !keys.back().insert(parsed.get_ref<std::string const&>()).second) {
-      throw format_error{source + ": the key " + in_quotes(parsed.get_ref<std::string const&>()) +
-                         " occurs twice in one object; the file is damaged"};
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, watch);
-  } catch (json::exception const& problem) {
-    // The library's sentence quotes what it read last, which may be anything of any length.
-    std::string_view const why = problem.what();
-    throw format_error{source + ": not valid JSON " +
-                       in_quotes(why.substr(std::min(why.find("] ") + 2, why.size()))) +
-                       "; get the file again"};
-  }
+  strict_json_builder builder{source};
+  json::sax_parse(text, &builder);  // throws where it would return false
+  return builder.take();
 }
 
 /// The whole text of a small file.
