@@ -64,7 +64,7 @@ std::optional<request> parse(int argc, char const* const* argv) {
   request asked;
   std::string dense;
   std::string experts;
-  std::string vocabulary;
+  std::string vocab;
   std::vector<std::string> fallback{"q8_0"};
   std::vector<std::string> rules;
   CLI::App app{
@@ -76,7 +76,7 @@ std::optional<request> parse(int argc, char const* const* argv) {
   app.add_option("OUT", asked.to, "GGUF file to write")->required();
   app.add_option("--type", dense, "Type of matrices")->required();
   app.add_option("--expert-type", experts, "Type of routed experts (as --type)");
-  app.add_option("--vocab-type", vocabulary, "Type of token embedding and output head (as --type)");
+  app.add_option("--vocab-type", vocab, "Type of token embedding and output head (as --type)");
   app.add_option(
       "--rule", rules, "REGEX=TYPE: type of tensors by name; the first that matches wins");
   app.add_option("--fallback",
@@ -94,7 +94,7 @@ std::optional<request> parse(int argc, char const* const* argv) {
   }
   asked.rules.dense = type_named("--type", dense);
   if (!experts.empty()) { asked.rules.experts = type_named("--expert-type", experts); }
-  if (!vocabulary.empty()) { asked.rules.vocabulary = type_named("--vocab-type", vocabulary); }
+  if (!vocab.empty()) { asked.rules.vocab = type_named("--vocab-type", vocab); }
   for (auto const& rule : rules) { asked.rules.by_name.push_back(rule_of(rule)); }
   asked.rules.fallback.clear();
   for (auto const& name : fallback) {

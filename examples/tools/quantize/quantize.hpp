@@ -4,6 +4,7 @@
 #include "type_rules.hpp"
 
 #include <terrace/core/error.hpp>
+#include <terrace/core/metadata.hpp>
 #include <terrace/core/quant_type.hpp>
 #include <terrace/format/byte_source.hpp>
 #include <terrace/format/gguf_set.hpp>
@@ -85,10 +86,14 @@ inline summary quantize(std::filesystem::path const& from,
                         type_rules const& rules) {
   auto const set = format::read_gguf_set(from);
   format::gguf_writer writer;
-  writer.set_all(set.meta);
-  if (auto const number = file_type_of(rules.experts.value_or(rules.dense)); number) {
-    writer.set("general.file_type", *number);
+  metadata meta{set.meta.source()};
+  for (auto const& [key, value] : set.meta) {
+    if (key != "general.file_type") { meta.set(key, value); }
   }
+  if (auto const number = file_type_of(rules.experts.value_or(rules.dense))) {
+    meta.set("general.file_type", *number);
+  }
+  writer.set_all(meta);
   summary written;
   for (std::size_t file = 0; file < set.files.size(); ++file) {
     for (auto const& tensor : set.headers[file].tensors) {

@@ -24,9 +24,9 @@ struct name_rule {
 /// Which type each tensor of a model is written as.
 struct type_rules {
   quant_type dense = quant_type::q4_k;
-  std::optional<quant_type> experts;     ///< routed experts; as dense if not given
-  std::optional<quant_type> vocabulary;  ///< token embedding and output head; as dense if not given
-  std::vector<name_rule> by_name;        ///< the first that matches wins over the above
+  std::optional<quant_type> experts{};  ///< routed experts; as dense if not given
+  std::optional<quant_type> vocab{};    ///< token embedding and output head; as dense if not given
+  std::vector<name_rule> by_name{};     ///< the first that matches wins over the above
   /// For rows that are not whole blocks of the type asked for: the first of these that fits.
   std::vector<quant_type> fallback{quant_type::q8_0};
 
@@ -48,9 +48,7 @@ struct type_rules {
       if (std::regex_search(name, rule.pattern)) { return rule.type; }
     }
     if (name.find("_exps.") != std::string::npos) { return experts.value_or(dense); }
-    if (name == "token_embd.weight" || name == "output.weight") {
-      return vocabulary.value_or(dense);
-    }
+    if (name == "token_embd.weight" || name == "output.weight") { return vocab.value_or(dense); }
     return dense;
   }
 
@@ -91,6 +89,10 @@ struct type_rules {
       return 18;
     case quant_type::bf16:
       return 32;
+    case quant_type::tq1_0:
+      return 36;
+    case quant_type::tq2_0:
+      return 37;
     case quant_type::mxfp4:
       return 38;
     default:

@@ -13,8 +13,8 @@
 
 namespace terrace::quant {
 
-/// Whether `encode_row` writes this type: f32, f64, f16, bf16, q8_0, q4_0, q4_1, q4_k, q5_k, q6_k,
-/// mxfp4.
+/// Whether `encode_row` writes this type: f32, f64, f16, bf16, q1_0, q2_0, q4_0, q4_1, q8_0, q2_k
+/// to q6_k, tq1_0, tq2_0 and mxfp4.
 [[nodiscard]] inline bool is_encodable(quant_type type) noexcept {
   return find_traits(type).has_value() &&
          with_format(type, []<class Format>() { return encodable_format<Format>; });
@@ -50,8 +50,8 @@ inline void encode_row(quant_type type, std::span<float const> x, std::byte* out
       }
     } else {
       throw not_supported{"terrace reads " + std::string{name_of(type)} +
-                          " but does not write it; choose q8_0, q6_k, q5_k, q4_k, q3_k, q2_k, "
-                          "q4_1, q4_0, mxfp4, bf16 or f16"};
+                          " but does not write it; choose q8_0, q2_k to q6_k, q4_0, q4_1, "
+                          "mxfp4, bf16 or f16"};
     }
   });
 }

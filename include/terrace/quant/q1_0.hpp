@@ -3,6 +3,7 @@
 
 #include <terrace/quant/block_format.hpp>
 
+#include <cmath>
 #include <cstdint>
 
 namespace terrace::quant {
@@ -14,6 +15,7 @@ struct q1_0 {
 
   static constexpr quant_type type = quant_type::q1_0;
   static constexpr std::uint32_t elements = 128;
+  static constexpr float max_magnitude = 65504.0F;
 
   void decode(float* y) const noexcept {
     float const scale = d.value();
@@ -23,7 +25,19 @@ struct q1_0 {
       }
     }
   }
+
+  /// The scale is the mean magnitude, which leaves the least squared error.
+  [[nodiscard]] static q1_0 encode(float const* x) noexcept {
+    double sum = 0;
+    for (int i = 0; i < 128; ++i) { sum += std::abs(x[i]); }
+    q1_0 block{.d = le_f16::of(static_cast<float>(sum / 128)), .bits = {}};
+    for (unsigned i = 0; i < 128; ++i) {
+      unsigned const positive = x[i] >= 0 ? 1U : 0U;
+      block.bits[i / 8] = static_cast<std::uint8_t>(block.bits[i / 8] | positive << (i % 8));
+    }
+    return block;
+  }
 };
-static_assert(block_format<q1_0>);
+static_assert(encodable_format<q1_0>);
 
 }  // namespace terrace::quant

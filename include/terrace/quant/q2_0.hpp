@@ -2,6 +2,7 @@
 #pragma once
 
 #include <terrace/quant/block_format.hpp>
+#include <terrace/quant/detail/fit.hpp>
 
 #include <cstdint>
 
@@ -14,6 +15,7 @@ struct q2_0 {
 
   static constexpr quant_type type = quant_type::q2_0;
   static constexpr std::uint32_t elements = 64;
+  static constexpr float max_magnitude = 65504.0F;
 
   /// y = d * (q - 1)
   void decode(float* y) const noexcept {
@@ -24,7 +26,19 @@ struct q2_0 {
       }
     }
   }
+
+  /// Writes the codes 0 to 2 only, which are -1, 0 and 1.
+  [[nodiscard]] static q2_0 encode(float const* x) noexcept {
+    float const scale = detail::fit_scale<64>(x, detail::ternary_codes, detail::round_to_f16);
+    q2_0 block{.d = le_f16::of(scale), .qs = {}};
+    for (unsigned i = 0; i < 64; ++i) {
+      float const code = scale == 0 ? 0.0F : detail::nearest(x[i] / scale, -1, 1);
+      auto const bits = static_cast<unsigned>(static_cast<int>(code) + 1);
+      block.qs[i / 4] = static_cast<std::uint8_t>(block.qs[i / 4] | bits << (2U * (i % 4)));
+    }
+    return block;
+  }
 };
-static_assert(block_format<q2_0>);
+static_assert(encodable_format<q2_0>);
 
 }  // namespace terrace::quant

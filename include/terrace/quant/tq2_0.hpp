@@ -2,6 +2,7 @@
 #pragma once
 
 #include <terrace/quant/block_format.hpp>
+#include <terrace/quant/detail/fit.hpp>
 
 #include <cstdint>
 
@@ -14,6 +15,7 @@ struct tq2_0 {
 
   static constexpr quant_type type = quant_type::tq2_0;
   static constexpr std::uint32_t elements = 256;
+  static constexpr float max_magnitude = 65504.0F;
 
   /// y = d * (q - 1)
   void decode(float* y) const noexcept {
@@ -27,7 +29,19 @@ struct tq2_0 {
       }
     }
   }
+
+  [[nodiscard]] static tq2_0 encode(float const* x) noexcept {
+    float const scale = detail::fit_scale<256>(x, detail::ternary_codes, detail::round_to_f16);
+    tq2_0 block{.qs = {}, .d = le_f16::of(scale)};
+    for (unsigned i = 0; i < 256; ++i) {
+      float const code = scale == 0 ? 0.0F : detail::nearest(x[i] / scale, -1, 1);
+      auto const bits = static_cast<unsigned>(static_cast<int>(code) + 1);
+      std::uint8_t& to = block.qs[32 * (i / 128) + i % 32];
+      to = static_cast<std::uint8_t>(to | bits << (2U * (i / 32 % 4)));
+    }
+    return block;
+  }
 };
-static_assert(block_format<tq2_0>);
+static_assert(encodable_format<tq2_0>);
 
 }  // namespace terrace::quant

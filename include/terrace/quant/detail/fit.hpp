@@ -47,6 +47,10 @@ struct code_range {
   float step;
 };
 
+/// Codes -1, 0 and 1; the largest value may be several times the scale.
+inline constexpr code_range ternary_codes{
+    .low = -1, .high = 1, .nearest_level = 1, .farthest_level = 8, .step = 0.25F};
+
 /// The value of largest magnitude among x[0 .. Count), with its sign.
 template <int Count>
 [[nodiscard]] float extreme_of(float const* x) noexcept {
