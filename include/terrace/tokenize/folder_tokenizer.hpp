@@ -59,7 +59,7 @@ namespace detail {
 /// the configuration.
 [[nodiscard]] inline std::string folder_chat_template(std::filesystem::path const& folder,
                                                       nlohmann::json const& config) {
-  if (std::filesystem::exists(folder / "chat_template.jinja")) {
+  if (is_there(folder / "chat_template.jinja")) {
     return read_text_file(folder / "chat_template.jinja");
   }
   auto const& value = member(config, "chat_template");
@@ -92,8 +92,8 @@ inline void check_same_pieces(tokenizer_parts const& ranks, tokenizer_parts cons
                                                  nlohmann::json const& config) {
   auto const ranks = folder / "tiktoken.model";
   auto const json = folder / "tokenizer.json";
-  bool const has_json = std::filesystem::exists(json);
-  if (!std::filesystem::exists(ranks)) {
+  bool const has_json = is_there(json);
+  if (!is_there(ranks)) {
     if (!has_json) {
       throw format_error{
           folder.string() +

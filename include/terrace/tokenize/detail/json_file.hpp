@@ -78,9 +78,15 @@ inline void check_nesting(std::string_view text, std::string const& source) {
   }
 }
 
+/// Whether something has this name; what cannot be looked at counts as absent.
+[[nodiscard]] inline bool is_there(std::filesystem::path const& path) noexcept {
+  std::error_code code;
+  return std::filesystem::exists(path, code);
+}
+
 /// The parsed file, or null when there is none.
 [[nodiscard]] inline nlohmann::json try_json_file(std::filesystem::path const& path) {
-  if (!std::filesystem::exists(path)) { return nullptr; }
+  if (!is_there(path)) { return nullptr; }
   return parse_json(read_text_file(path), path.string());
 }
 

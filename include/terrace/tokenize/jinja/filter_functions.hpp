@@ -22,11 +22,6 @@
 
 namespace terrace::tokenize::jinja {
 
-[[nodiscard]] value apply_filter(runtime& in,
-                                 std::string_view name,
-                                 value const& of,
-                                 call_arguments const& arguments);
-
 namespace detail {
 
 [[nodiscard]] inline value or_else(value const& given, value otherwise) {
@@ -310,25 +305,6 @@ namespace detail {
   }
   layout.sort_keys = given[3].truthy();
   return to_json(in, of, std::move(layout));
-}
-
-/// `map(attribute=...)` or `map(filter, arguments)`.
-[[nodiscard]] inline value map(runtime& in, value const& of, call_arguments const& arguments) {
-  std::vector<value> mapped;
-  if (arguments.positional.empty()) {
-    auto const given = arguments.bind(in, "map", {"attribute", "default"});
-    for (auto const& item : sequence_of(in, of, "map")) {
-      mapped.push_back(or_else(at_path(in, item, given[0]), given[1]));
-    }
-    return in.made(std::move(mapped));
-  }
-  call_arguments rest{{arguments.positional.begin() + 1, arguments.positional.end()},
-                      arguments.named};
-  std::string const filter = in.text(arguments.positional[0]);
-  for (auto const& item : sequence_of(in, of, "map")) {
-    mapped.push_back(apply_filter(in, filter, item, rest));
-  }
-  return in.made(std::move(mapped));
 }
 
 /// `select`, `reject`, `selectattr` and `rejectattr`: those items whose value passes the test, or

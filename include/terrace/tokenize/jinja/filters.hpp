@@ -16,7 +16,31 @@
 #include <vector>
 
 namespace terrace::tokenize::jinja {
+[[nodiscard]] inline value apply_filter(runtime& in,
+                                        std::string_view name,
+                                        value const& of,
+                                        call_arguments const& arguments);
+
 namespace detail {
+
+/// `map(attribute=...)` or `map(filter, arguments)`.
+[[nodiscard]] inline value map(runtime& in, value const& of, call_arguments const& arguments) {
+  std::vector<value> mapped;
+  if (arguments.positional.empty()) {
+    auto const given = arguments.bind(in, "map", {"attribute", "default"});
+    for (auto const& item : sequence_of(in, of, "map")) {
+      mapped.push_back(or_else(at_path(in, item, given[0]), given[1]));
+    }
+    return in.made(std::move(mapped));
+  }
+  call_arguments rest{{arguments.positional.begin() + 1, arguments.positional.end()},
+                      arguments.named};
+  std::string const filter = in.text(arguments.positional[0]);
+  for (auto const& item : sequence_of(in, of, "map")) {
+    mapped.push_back(apply_filter(in, filter, item, rest));
+  }
+  return in.made(std::move(mapped));
+}
 
 using bound_values = std::vector<value> const&;
 
