@@ -69,7 +69,7 @@ inline void head_products(thread_pool& pool, std::span<head_task const> heads, s
       activations in;
       in.assign(pool, numerics::exact, task.in, tokens, task.factor.cols, task.in_stride);
       detail::multiply_rows(task.factor,
-                            {&in, nullptr, tokens},
+                            {&in, nullptr, tokens, nullptr},
                             {task.out, task.out_stride, 0, task.factor.rows},
                             {&pool, thread});
     }
