@@ -476,7 +476,9 @@ TEST_CASE("weights and scales that do not belong together are refused", "[format
   CHECK_THAT(message({{"weight", "F8_E5M2", {4, 4}, 1}}, foreign),
              ContainsSubstring("type F8_E5M2"));
   CHECK_THAT(message({{"weight", "I8", {4, 4}, 1}, {"weight_scale", "F32", {4}, 4}}, foreign),
-             ContainsSubstring("scales a weight of type I8"));
+             ContainsSubstring("type I8, which no weight is read in"));
+  CHECK_THAT(message({{"weight", "BF16", {4, 4}, 2}, {"weight_scale", "F32", {4}, 4}}, foreign),
+             ContainsSubstring("scales a weight of type BF16"));
   CHECK_THAT(message({{"weight_packed", "U8", {4, 32}, 1}, {"weight_scale", "F8_E4M3", {4, 4}, 1}},
                      foreign),
              ContainsSubstring("not MXFP4 with one scale per 32 columns"));

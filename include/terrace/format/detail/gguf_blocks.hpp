@@ -86,28 +86,22 @@ class gguf_block_builder {
 
   void sort_out(found const& at) {
     if (consumed_.contains(at.tensor)) { return; }
-    std::string_view const name = at.tensor->name;
-    layer_id const layer = layer_of_name(name);
-    if (layer != no_layer) {
-      std::string_view const role = name.substr(name.find('.', 4) + 1);
-      if (role == "ffn_gate_exps.weight") {
-        stacks_[layer].gate = at;
-        return;
-      }
-      if (role == "ffn_up_exps.weight") {
-        stacks_[layer].up = at;
-        return;
-      }
-      if (role == "ffn_down_exps.weight") {
-        stacks_[layer].down = at;
-        return;
-      }
-      if (role == "ffn_gate_up_exps.weight") {
-        stacks_[layer].gate_up = at;
-        return;
-      }
+    if (std::optional<found>* const stack = stack_of(at.tensor->name)) {
+      *stack = at;
+    } else {
+      blocks_.add_dense(set_.files[at.file].string(), whole(at));
     }
-    blocks_.add_dense(set_.files[at.file].string(), whole(at));
+  }
+  /// Where a stack of experts of this name belongs, or nullptr for a dense tensor.
+  std::optional<found>* stack_of(std::string_view name) {
+    layer_id const layer = layer_of_name(name);
+    if (layer == no_layer) { return nullptr; }
+    std::string_view const role = name.substr(name.find('.', 4) + 1);
+    if (role == "ffn_gate_exps.weight") { return &stacks_[layer].gate; }
+    if (role == "ffn_up_exps.weight") { return &stacks_[layer].up; }
+    if (role == "ffn_down_exps.weight") { return &stacks_[layer].down; }
+    if (role == "ffn_gate_up_exps.weight") { return &stacks_[layer].gate_up; }
+    return nullptr;
   }
 
   stored_matrix whole(found const& at) const {
