@@ -118,16 +118,17 @@ void check_pinned_policy(chain_plan const& plan) {
   std::uint64_t const everything = plan.memory.state_bytes + plan.memory.staging_bytes +
                                    needs.dense_bytes() + needs.all_expert_bytes();
   bool const slots_for_all = plan.setup.expert_slots >= needs.all_expert_blocks();
-  if (everything > plan.capacity_bytes || !slots_for_all) {
-    throw out_of_capacity{
-        fmt::format(
-            "--evict pinned lets nothing leave {}, so all of the model must fit; the smallest "
-            "value that works is {} with a slot for every expert",
-            plan.setup.chain->fastest(),
-            everything),
-        everything,
-        plan.capacity_bytes};
-  }
+  if (everything <= plan.capacity_bytes && slots_for_all) { return; }
+  throw out_of_capacity{
+      fmt::format(
+          "--evict pinned lets nothing leave {}, so the whole model must fit: {} bytes{}; give it "
+          "that or "
+          "choose another policy",
+          plan.setup.chain->fastest(),
+          everything,
+          slots_for_all ? "" : fmt::format(" and {} expert slots", needs.all_expert_blocks())),
+      everything,
+      plan.capacity_bytes};
 }
 
 /// What --pmem gives: a size, a share of what the file system and the file itself offer, or the
@@ -199,6 +200,7 @@ void choose_memory(chain_plan& plan, format::catalog const& catalog, placing con
   plan.setup.home = best == staging_rungs.end() ? least : *best;
   request.staging_bytes = staging(plan.setup.home);
   plan.memory = make_plan(plan.needs, request);
+  plan.memory.minimum_bytes = rest + staging(least);
   plan.memory.pinned.insert(
       plan.memory.pinned.end(), placed.pinned_elsewhere.begin(), placed.pinned_elsewhere.end());
   plan.setup.dram_bytes = plan.capacity_bytes - plan.memory.staging_bytes;

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/metadata.hpp>
+#include <terrace/model/config.hpp>
 #include <terrace/runtime/pipeline.hpp>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace terrace::runner {
@@ -18,5 +22,11 @@ namespace terrace::runner {
     any_store& store,
     runtime::pipeline_options const& options,
     runtime::plan const& how);
+
+/// Sizes of a model whose weights are not here, from metadata alone; `vocab` included.
+/// Errors: not_supported for an architecture that is none of the families'.
+[[nodiscard]] model::decoder_config read_decoder_config(metadata const& meta);
+/// Bytes of one page of sequence state, for one layer.
+[[nodiscard]] std::uint64_t state_page_bytes(model::decoder_config const& config, bool half_kv);
 
 }  // namespace terrace::runner

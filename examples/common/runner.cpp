@@ -30,6 +30,7 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,7 +71,7 @@ class session {
     report_.model = wanted_.model.string();
     report_.chain = plan.setup.chain->name;
     report_.prompt_ids = prompt_;
-    check_outputs(plan);
+    check_request(plan);
     if (wanted_.plan_only) {
       if (!json_on_stdout()) { print(stdout, describe(plan)); }
     } else {
@@ -130,10 +131,12 @@ class session {
     return static_cast<int>(std::min<std::size_t>(needed, INT32_MAX));  // 0: the library's default
   }
 
-  void check_outputs(chain_plan const& plan) const {
+  void check_request(chain_plan const& plan) const {
     if (wanted_.output.routing && plan.needs.experts == 0) {
       throw not_supported{"--routing has no effect: this model has no routed experts"};
     }
+    check_ids(prompt_, plan.needs.vocab);
+    for (auto const& window : windows_) { check_ids(window, plan.needs.vocab); }
     auto const context = static_cast<std::size_t>(plan.needs.context_tokens);
     if (prompt_.size() > context) {
       throw contract_error{fmt::format(
@@ -147,6 +150,15 @@ class session {
             "a window has {} tokens, more than the context of {}; raise --ctx or cut it",
             window.size(),
             context)};
+      }
+    }
+  }
+
+  static void check_ids(std::span<std::int32_t const> ids, int vocab) {
+    for (auto const id : ids) {
+      if (id >= vocab) {
+        throw contract_error{
+            fmt::format("token id {} is outside the model's vocabulary of {} ids", id, vocab)};
       }
     }
   }

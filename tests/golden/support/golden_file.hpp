@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,17 +21,31 @@ namespace terrace::golden {
 
 using json = nlohmann::ordered_json;
 
+inline constexpr std::string_view base64_alphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static_assert(std::endian::native == std::endian::little, "golden files are little endian");
+
 /// Base64 of little-endian elements.
 template <class Element>
+[[nodiscard]] std::string encode_array(std::span<Element const> elements) {
+  std::string text;
+  std::uint32_t bits = 0;
+  unsigned held = 0;
+  for (std::byte const one : std::as_bytes(elements)) {
+    bits = bits << 8U | static_cast<std::uint32_t>(one);
+    for (held += 8; held >= 6; held -= 6) { text += base64_alphabet[bits >> (held - 6) & 63U]; }
+  }
+  if (held > 0) { text += base64_alphabet[bits << (6 - held) & 63U]; }
+  text.append((4 - text.size() % 4) % 4, '=');
+  return text;
+}
+template <class Element>
 [[nodiscard]] std::vector<Element> decode_array(std::string_view text) {
-  static constexpr std::string_view alphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  static_assert(std::endian::native == std::endian::little);
   std::string bytes;
   std::uint32_t bits = 0;
   int held = 0;
   for (char const letter : text) {
-    auto const value = alphabet.find(letter);
+    auto const value = base64_alphabet.find(letter);
     if (value == std::string_view::npos) { break; }  // padding
     bits = bits << 6U | static_cast<std::uint32_t>(value);
     held += 6;
@@ -91,7 +106,7 @@ namespace detail {
                   .last_logits = decode_array<float>(in.at("last_logits").get<std::string>()),
                   .greedy = in.at("greedy"),
                   .greedy_gap = in.at("greedy_gap"),
-                  .argmax = in.at("argmax"),
+                  .argmax = in.value("argmax", std::vector<std::int32_t>{}),
                   .top20_logits = {},
                   .router_ids = {}};
   if (in.contains("top20_logits")) {
