@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/concepts/copy_path.hpp>
+#include <terrace/concepts/home.hpp>
+#include <terrace/concepts/memory_tier.hpp>
+#include <terrace/core/block.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/ticket.hpp>
+#include <terrace/core/units.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,14 +19,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <terrace/concepts/copy_path.hpp>
-#include <terrace/concepts/home.hpp>
-#include <terrace/concepts/memory_tier.hpp>
-#include <terrace/core/block.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/ticket.hpp>
-#include <terrace/core/units.hpp>
 
 namespace terrace::testing {
 
@@ -46,7 +46,8 @@ class heap_tier {
   }
   void deallocate(handle at, std::size_t bytes) noexcept {
     auto const found = live_.find(at);
-    TERRACE_ASSERT(found != live_.end() && found->second.size == round_up(bytes, traits.granularity));
+    TERRACE_ASSERT(found != live_.end() &&
+                   found->second.size == round_up(bytes, traits.granularity));
     used_ -= found->second.size;
     live_.erase(found);
   }
@@ -67,7 +68,8 @@ class heap_tier {
   return static_cast<std::byte>((offset * 2654435761U) >> 13U);
 }
 
-/// A home whose reads finish only when somebody waits for them, or when `polls` polls have gone by; can be told to fail.
+/// A home whose reads finish only when somebody waits for them, or when `polls` polls have gone by;
+/// can be told to fail.
 class scripted_home {
  public:
   static constexpr std::string_view name = "scripted";
@@ -84,13 +86,15 @@ class scripted_home {
   [[nodiscard]] std::string mode() const { return "scripted"; }
   [[nodiscard]] std::size_t staging_bytes() const noexcept { return 0; }
   [[nodiscard]] ticket read(std::span<file_read const> work) {
-    return ticket{std::make_unique<pending>(plan_, std::vector<file_read>(work.begin(), work.end()))};
+    return ticket{
+        std::make_unique<pending>(plan_, std::vector<file_read>(work.begin(), work.end()))};
   }
 
  private:
   class pending final : public ticket::operation {
    public:
-    pending(std::shared_ptr<script> plan, std::vector<file_read> work) : plan_{std::move(plan)}, work_{std::move(work)} {
+    pending(std::shared_ptr<script> plan, std::vector<file_read> work)
+        : plan_{std::move(plan)}, work_{std::move(work)} {
       ++plan_->reads_started;
       plan_->most_in_flight = std::max(plan_->most_in_flight, ++plan_->in_flight);
     }
@@ -98,8 +102,12 @@ class scripted_home {
     bool ready() noexcept override { return ++polls_ > plan_->polls_until_done; }
     void wait() override {
       for (auto const& one : work_) {
-        if (plan_->failing_offset - one.from.offset < one.from.bytes) { throw io_error{"scripted failure", 5}; }
-        for (std::uint64_t i = 0; i < one.from.bytes; ++i) { one.to[i] = home_byte(one.from.offset + i); }
+        if (plan_->failing_offset - one.from.offset < one.from.bytes) {
+          throw io_error{"scripted failure", 5};
+        }
+        for (std::uint64_t i = 0; i < one.from.bytes; ++i) {
+          one.to[i] = home_byte(one.from.offset + i);
+        }
       }
     }
 
@@ -120,7 +128,9 @@ struct terrace::copy_path<terrace::testing::scripted_home, terrace::testing::hea
                       terrace::testing::heap_tier<Tag>& tier,
                       std::byte* at) {
     std::vector<file_read> work;
-    for (auto const& piece : pieces) { work.push_back({piece.from, tier.address(at) + piece.to_offset}); }
+    for (auto const& piece : pieces) {
+      work.push_back({piece.from, tier.address(at) + piece.to_offset});
+    }
     return home.read(work);
   }
 };

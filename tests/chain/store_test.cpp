@@ -9,8 +9,8 @@
 
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_template_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -35,7 +35,9 @@ using exclusive_pair = tier_chain<upper, exclusive<lower>, home<scripted_home>>;
 upper upper_of(std::size_t bytes, std::size_t slots = unlimited) {
   return {heap_tier<0>{bytes}, evict::lru{evict::lru::options{}}, {}, slots};
 }
-lower lower_of(std::size_t bytes) { return {heap_tier<1>{bytes}, evict::lfu_decay{evict::lfu_decay::options{}}, {}, unlimited}; }
+lower lower_of(std::size_t bytes) {
+  return {heap_tier<1>{bytes}, evict::lfu_decay{evict::lfu_decay::options{}}, {}, unlimited};
+}
 
 /// Experts of `sizes[i % sizes.size()]` bytes, each of two extents that are not neighbours.
 std::vector<block_info> make_blocks(std::size_t count, std::vector<std::uint64_t> sizes) {
@@ -44,9 +46,11 @@ std::vector<block_info> make_blocks(std::size_t count, std::vector<std::uint64_t
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t const bytes = sizes[i % sizes.size()];
     block_info one;
-    one.id = expert_block(layer_id{static_cast<std::uint32_t>(i / 8)}, expert_id{static_cast<std::uint32_t>(i % 8)});
+    one.id = expert_block(layer_id{static_cast<std::uint32_t>(i / 8)},
+                          expert_id{static_cast<std::uint32_t>(i % 8)});
     one.bytes = bytes;
-    one.extents = {{{file_id{0}, offset + 1000000, bytes / 2}, 0}, {{file_id{0}, offset, bytes - bytes / 2}, bytes / 2}};
+    one.extents = {{{file_id{0}, offset + 1000000, bytes / 2}, 0},
+                   {{file_id{0}, offset, bytes - bytes / 2}, bytes / 2}};
     offset += bytes + 3;
     blocks.push_back(std::move(one));
   }
@@ -67,7 +71,8 @@ Chain make_chain(std::shared_ptr<scripted_home::script> script, std::size_t up, 
   if constexpr (Chain::level_count == 1) {
     return Chain{upper_of(up), home<scripted_home>{scripted_home{script}}};
   } else if constexpr (std::is_same_v<Chain, exclusive_pair>) {
-    return Chain{upper_of(up), exclusive<lower>{lower_of(low)}, home<scripted_home>{scripted_home{script}}};
+    return Chain{
+        upper_of(up), exclusive<lower>{lower_of(low)}, home<scripted_home>{scripted_home{script}}};
   } else {
     return Chain{upper_of(up), lower_of(low), home<scripted_home>{scripted_home{script}}};
   }
@@ -79,7 +84,8 @@ auto script_of(int polls = 3) {
   return script;
 }
 
-std::vector<block_id> ids_of(std::vector<block_info> const& blocks, std::vector<std::size_t> numbers) {
+std::vector<block_id> ids_of(std::vector<block_info> const& blocks,
+                             std::vector<std::size_t> numbers) {
   std::vector<block_id> ids;
   for (auto const n : numbers) { ids.push_back(blocks[n].id); }
   return ids;
@@ -110,7 +116,9 @@ TEMPLATE_TEST_CASE("a random walk keeps the byte identity, the cap and the bytes
       held.push_back(tested.acquire(stream_ref::host(), ids_of(blocks, numbers)));
       if (random() % 4 != 0) {
         held.back().wait_all();
-        for (std::size_t i = 0; i < held.back().size(); ++i) { REQUIRE(holds_its_bytes(held.back()[i])); }
+        for (std::size_t i = 0; i < held.back().size(); ++i) {
+          REQUIRE(holds_its_bytes(held.back()[i]));
+        }
       }
     } else if (action < 8 && !held.empty()) {
       held.erase(held.begin() + static_cast<std::ptrdiff_t>(random() % held.size()));
@@ -158,7 +166,8 @@ TEST_CASE("a leased block is never evicted", "[chain]") {
   }
 }
 
-TEST_CASE("a set that cannot be held is refused with numbers and leaves nothing leased", "[chain]") {
+TEST_CASE("a set that cannot be held is refused with numbers and leaves nothing leased",
+          "[chain]") {
   auto const blocks = make_blocks(16, {256});
   store<one_level> tested{make_chain<one_level>(script_of(), 1024, 0), blocks};
   {
@@ -180,7 +189,8 @@ TEST_CASE("a set that cannot be held is refused with numbers and leaves nothing 
 
 TEST_CASE("expert slots limit experts below the byte cap", "[chain]") {
   auto const blocks = make_blocks(16, {256});
-  store<one_level> tested{one_level{upper_of(8192, 2), home<scripted_home>{scripted_home{script_of()}}}, blocks};
+  store<one_level> tested{
+      one_level{upper_of(8192, 2), home<scripted_home>{scripted_home{script_of()}}}, blocks};
   for (std::size_t n = 0; n < 8; ++n) {
     auto const one = tested.acquire(stream_ref::host(), ids_of(blocks, {n}));
     one.wait_all();
@@ -190,7 +200,8 @@ TEST_CASE("expert slots limit experts below the byte cap", "[chain]") {
   CHECK_THROWS_AS(tested.acquire(stream_ref::host(), ids_of(blocks, {0, 1, 2})), out_of_capacity);
 }
 
-TEST_CASE("a failed read is reported to whoever waits and the block can be read again", "[chain][fault]") {
+TEST_CASE("a failed read is reported to whoever waits and the block can be read again",
+          "[chain][fault]") {
   auto script = script_of();
   auto const blocks = make_blocks(4, {256});
   script->failing_offset = blocks[1].extents[0].from.offset + 5;
@@ -227,7 +238,8 @@ TEST_CASE("an inclusive lower level serves what the upper one evicted", "[chain]
 TEST_CASE("an exclusive lower level adds its capacity to the upper one's", "[chain]") {
   auto script = script_of();
   auto const blocks = make_blocks(8, {256});
-  store<exclusive_pair> tested{make_chain<exclusive_pair>(script, 1024, 1280), blocks};  // one slot to swap through
+  store<exclusive_pair> tested{make_chain<exclusive_pair>(script, 1024, 1280),
+                               blocks};  // one slot to swap through
   for (int round = 0; round < 3; ++round) {
     for (std::size_t n = 0; n < 8; ++n) {
       auto const one = tested.acquire(stream_ref::host(), ids_of(blocks, {n}));
@@ -263,13 +275,16 @@ TEST_CASE("a block placed at home is not kept, one placed lower is read there", 
 TEST_CASE("sequence state displaces weights and is given back", "[chain]") {
   auto const blocks = make_blocks(8, {256});
   store<one_level> tested{make_chain<one_level>(script_of(), 1024, 0), blocks};
-  for (std::size_t n = 0; n < 4; ++n) { tested.acquire(stream_ref::host(), ids_of(blocks, {n})).wait_all(); }
+  for (std::size_t n = 0; n < 4; ++n) {
+    tested.acquire(stream_ref::host(), ids_of(blocks, {n})).wait_all();
+  }
   auto const page = make_block_id(block_kind::kv_page, layer_id{0}, 0);
   std::byte* state = tested.reserve_state(page, 700);
   CHECK(std::all_of(state, state + 700, [](std::byte one) { return one == std::byte{0}; }));
   CHECK(tested.audit().holds());
   CHECK(tested.room_for(blocks[0].id) == 1);
-  CHECK_THROWS_AS(tested.reserve_state(make_block_id(block_kind::kv_page, layer_id{0}, 1), 512), out_of_capacity);
+  CHECK_THROWS_AS(tested.reserve_state(make_block_id(block_kind::kv_page, layer_id{0}, 1), 512),
+                  out_of_capacity);
   tested.release_state(page);
   CHECK(tested.room_for(blocks[0].id) == 4);
   CHECK(tested.audit().holds());

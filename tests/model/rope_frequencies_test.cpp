@@ -29,9 +29,33 @@ TEST_CASE("YaRN frequencies of the Kimi K2 shapes equal independently computed o
     double factor, beta_fast, f8, f9, f12, f16, f19, f20, f31;
   };
   // 64 rotated dimensions, base 50000, original context 4096.
-  for (auto const& want : {row{32, 1, 6.687403e-2, 4.768861e-2, 1.729363e-2, 4.472136e-3, 1.621760e-3, 3.614047e-5, 8.764413e-7},
-                           row{64, 1, 6.687403e-2, 4.768861e-2, 1.729363e-2, 4.472136e-3, 1.621760e-3, 1.807023e-5, 4.382206e-7},
-                           row{64, 32, 6.687403e-2, 4.377666e-2, 1.161916e-2, 1.537297e-3, 1.583750e-4, 1.807023e-5, 4.382206e-7}}) {
+  for (auto const& want : {row{32,
+                               1,
+                               6.687403e-2,
+                               4.768861e-2,
+                               1.729363e-2,
+                               4.472136e-3,
+                               1.621760e-3,
+                               3.614047e-5,
+                               8.764413e-7},
+                           row{64,
+                               1,
+                               6.687403e-2,
+                               4.768861e-2,
+                               1.729363e-2,
+                               4.472136e-3,
+                               1.621760e-3,
+                               1.807023e-5,
+                               4.382206e-7},
+                           row{64,
+                               32,
+                               6.687403e-2,
+                               4.377666e-2,
+                               1.161916e-2,
+                               1.537297e-3,
+                               1.583750e-4,
+                               1.807023e-5,
+                               4.382206e-7}}) {
     auto const got = make_frequencies(64, 50000, yarn(want.factor, want.beta_fast)).per_pair;
     REQUIRE(got.size() == 32);
     CHECK_THAT(got[8], WithinRel(want.f8, 1e-6));
@@ -54,8 +78,11 @@ TEST_CASE("YaRN's magnitude gives the published attention scales", "[model]") {
   CHECK(yarn_magnitude({}) == 1);
 }
 
-TEST_CASE("Llama 3.1 scaling keeps short wavelengths, divides long ones by the factor and blends between", "[model]") {
-  rope_scaling const scaling{.type = rope_scaling::kind::llama3, .factor = 8, .original_context = 8192};
+TEST_CASE(
+    "Llama 3.1 scaling keeps short wavelengths, divides long ones by the factor and blends between",
+    "[model]") {
+  rope_scaling const scaling{
+      .type = rope_scaling::kind::llama3, .factor = 8, .original_context = 8192};
   auto const plain = make_frequencies(128, 500000, {}).per_pair;
   auto const scaled = make_frequencies(128, 500000, scaling).per_pair;
   auto const divisor = [&](std::size_t i) { return static_cast<double>(plain[i]) / scaled[i]; };

@@ -13,7 +13,8 @@ using namespace terrace::runtime;
 
 block_id dense(std::uint32_t index) { return make_block_id(block_kind::dense, no_layer, index); }
 
-/// Embedding of 100 bytes, two mixture layers (attention 40, feed-forward 10, eight experts of 20), a head of 60.
+/// Embedding of 100 bytes, two mixture layers (attention 40, feed-forward 10, eight experts of 20),
+/// a head of 60.
 requirements mixture() {
   requirements needs;
   needs.experts = 8;
@@ -35,18 +36,19 @@ bool pins(plan const& how, std::uint32_t index) {
 
 }  // namespace
 
-TEST_CASE("the smallest capacity a refusal names is accepted and one byte less is not", "[runtime]") {
+TEST_CASE("the smallest capacity a refusal names is accepted and one byte less is not",
+          "[runtime]") {
   auto const needs = mixture();
   std::uint64_t smallest = 0;
   try {
     static_cast<void>(make_plan(needs, {.capacity_bytes = 1, .staging_bytes = 7}));
     FAIL("a capacity of one byte was accepted");
-  } catch (out_of_capacity const& refusal) {
-    smallest = refusal.needed_bytes();
-  }
+  } catch (out_of_capacity const& refusal) { smallest = refusal.needed_bytes(); }
   CHECK(smallest == 30 + 7 + 100);
-  CHECK_THROWS_AS(make_plan(needs, {.capacity_bytes = smallest - 1, .staging_bytes = 7}), out_of_capacity);
-  CHECK(make_plan(needs, {.capacity_bytes = smallest, .staging_bytes = 7}).minimum_bytes == smallest);
+  CHECK_THROWS_AS(make_plan(needs, {.capacity_bytes = smallest - 1, .staging_bytes = 7}),
+                  out_of_capacity);
+  CHECK(make_plan(needs, {.capacity_bytes = smallest, .staging_bytes = 7}).minimum_bytes ==
+        smallest);
 }
 
 TEST_CASE("what fits is pinned and the largest step always keeps its room", "[runtime]") {
@@ -70,15 +72,15 @@ TEST_CASE("expert slots below top-k are refused with the number that works", "[r
   try {
     static_cast<void>(make_plan(needs, {.capacity_bytes = 10000, .expert_slots = 1}));
     FAIL("one slot was accepted");
-  } catch (out_of_capacity const& refusal) {
-    CHECK(refusal.needed_bytes() == 2);
-  }
+  } catch (out_of_capacity const& refusal) { CHECK(refusal.needed_bytes() == 2); }
   CHECK(make_plan(needs, {.capacity_bytes = 10000, .expert_slots = 2}).expert_slots == 2);
 }
 
-TEST_CASE("blocks placed elsewhere are neither pinned nor counted, those to pin are pinned first", "[runtime]") {
+TEST_CASE("blocks placed elsewhere are neither pinned nor counted, those to pin are pinned first",
+          "[runtime]") {
   auto const needs = mixture();
-  auto const how = make_plan(needs, {.capacity_bytes = 30 + 60 + 40 + 10, .must_pin = {dense(5)}, .not_here = {dense(0)}});
+  auto const how = make_plan(
+      needs, {.capacity_bytes = 30 + 60 + 40 + 10, .must_pin = {dense(5)}, .not_here = {dense(0)}});
   CHECK(pins(how, 5));
   CHECK_FALSE(pins(how, 0));
 }
@@ -95,7 +97,8 @@ TEST_CASE("experts placed in another level need no room here", "[runtime]") {
   needs.steps[2].layer = layer_id{0};
   needs.steps[2].expert_bytes = 5000;
   CHECK_THROWS_AS(make_plan(needs, {.capacity_bytes = 5000}), out_of_capacity);
-  auto const how = make_plan(needs, {.capacity_bytes = 5000, .not_here = {expert_block(layer_id{0}, expert_id{0})}});
+  auto const how = make_plan(
+      needs, {.capacity_bytes = 5000, .not_here = {expert_block(layer_id{0}, expert_id{0})}});
   CHECK(how.minimum_bytes == 30 + 100);
 }
 
@@ -117,9 +120,7 @@ TEST_CASE("pinned experts take slots and leave their layer none to stream", "[ru
   try {
     static_cast<void>(make_plan(needs, request));
     FAIL("nine slots were accepted, eight of which are pinned");
-  } catch (out_of_capacity const& refusal) {
-    CHECK(refusal.needed_bytes() == 8 + 2);
-  }
+  } catch (out_of_capacity const& refusal) { CHECK(refusal.needed_bytes() == 8 + 2); }
   request.expert_slots = 10;
   auto const how = make_plan(needs, request);
   CHECK(how.pinned.size() == 6 + 8);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
-
 #include <terrace/chain/lease.hpp>
 #include <terrace/concepts/prefetch_policy.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/core/stream_ref.hpp>
 #include <terrace/observe/counters.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace terrace {
 
@@ -27,21 +27,23 @@ class any_store {
   ///         everything that may leave (nothing stays leased then).
   [[nodiscard]] virtual lease acquire(stream_ref on, std::span<block_id const> ids) = 0;
 
-  /// Starts reading blocks that will be asked for soon, as far as room can be made without waiting. Never throws for
-  /// want of room. Returns how many reads were started.
+  /// Starts reading blocks that will be asked for soon, as far as room can be made without waiting.
+  /// Never throws for want of room. Returns how many reads were started.
   virtual std::size_t prefetch(std::span<block_id const> ids) = 0;
 
   /// Passes a later router's scores to the prefetch policy.
   virtual void hint(lookahead const& ahead) = 0;
 
-  /// Reserves zeroed sequence-state memory in the fastest level, evicting weights for it; it stays until released.
+  /// Reserves zeroed sequence-state memory in the fastest level, evicting weights for it; it stays
+  /// until released.
   [[nodiscard]] virtual std::byte* reserve_state(block_id id, std::size_t bytes) = 0;
   virtual void release_state(block_id id) noexcept = 0;
 
   /// One token went by: ages the policies that count in tokens.
   virtual void tick() noexcept = 0;
 
-  /// Largest number of blocks of the id's size that could be leased at once beside what is leased now.
+  /// Largest number of blocks of the id's size that could be leased at once beside what is leased
+  /// now.
   [[nodiscard]] virtual std::size_t room_for(block_id id) const = 0;
 
   /// Per level from fast to home.

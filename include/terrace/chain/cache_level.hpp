@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/chain/residency_table.hpp>
+#include <terrace/chain/tier_chain.hpp>
+#include <terrace/core/ids.hpp>
+#include <terrace/core/ticket.hpp>
+#include <terrace/core/units.hpp>
+#include <terrace/observe/counters.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,17 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include <terrace/chain/residency_table.hpp>
-#include <terrace/chain/tier_chain.hpp>
-#include <terrace/core/ids.hpp>
-#include <terrace/core/ticket.hpp>
-#include <terrace/core/units.hpp>
-#include <terrace/observe/counters.hpp>
-
 namespace terrace {
 
-/// Books of one level of a store: which blocks are here or arriving, what may leave, what was counted.
-/// Blocks are named by their number in the residency table.
+/// Books of one level of a store: which blocks are here or arriving, what may leave, what was
+/// counted. Blocks are named by their number in the residency table.
 template <class Level>
 class cache_level {
  public:
@@ -36,7 +36,7 @@ class cache_level {
     int source = from_home;     ///< level it is being copied from
     std::uint32_t readers = 0;  ///< copies to other levels that read this one
     state now = state::absent;
-    bool unasked = false;       ///< prefetched and not asked for yet
+    bool unasked = false;  ///< prefetched and not asked for yet
   };
 
   cache_level(Level& level, residency_table const& table, std::size_t index)
@@ -65,11 +65,15 @@ class cache_level {
     bool const leased_here = record.leases > 0 && record.target == index_;
     return resident(block) && residences_[block].readers == 0 && !leased_here;
   }
-  [[nodiscard]] std::size_t capacity_bytes() const noexcept { return level_->memory.capacity_bytes(); }
+  [[nodiscard]] std::size_t capacity_bytes() const noexcept {
+    return level_->memory.capacity_bytes();
+  }
   [[nodiscard]] std::size_t used_bytes() const noexcept { return level_->memory.used_bytes(); }
   [[nodiscard]] std::uint64_t state_bytes() const noexcept { return state_bytes_; }
   /// Bytes that eviction cannot free: leased blocks and sequence state.
-  [[nodiscard]] std::uint64_t immovable_bytes() const noexcept { return leased_bytes_ + state_bytes_; }
+  [[nodiscard]] std::uint64_t immovable_bytes() const noexcept {
+    return leased_bytes_ + state_bytes_;
+  }
   [[nodiscard]] std::size_t leased_experts() const noexcept { return leased_experts_; }
   /// What the tier will count for an allocation.
   [[nodiscard]] std::size_t counted_bytes(std::size_t bytes) const noexcept {
@@ -88,11 +92,14 @@ class cache_level {
     if (kind_of(info.id) == block_kind::expert) { leased_experts_ += began ? 1 : -std::size_t{1}; }
   }
 
-  /// Memory for `bytes`, calling `evict_one(block)` (which must make the block absent here) until there is room.
-  /// `leased` says that the caller's lease on the block is already counted. Nothing when leases and sequence state
-  /// leave too little; a request that cannot succeed evicts nothing.
+  /// Memory for `bytes`, calling `evict_one(block)` (which must make the block absent here) until
+  /// there is room. `leased` says that the caller's lease on the block is already counted. Nothing
+  /// when leases and sequence state leave too little; a request that cannot succeed evicts nothing.
   template <class EvictOne>
-  [[nodiscard]] std::optional<handle> make_room(std::size_t bytes, bool expert, bool leased, EvictOne&& evict_one) {
+  [[nodiscard]] std::optional<handle> make_room(std::size_t bytes,
+                                                bool expert,
+                                                bool leased,
+                                                EvictOne&& evict_one) {
     std::uint64_t const own = leased ? 0 : counted_bytes(bytes);
     if (immovable_bytes() + own > capacity_bytes()) { return std::nullopt; }
     for (;;) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/block.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/ids.hpp>
+
 #include <cstddef>
 #include <span>
 #include <utility>
 #include <vector>
-
-#include <terrace/core/block.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/ids.hpp>
 
 namespace terrace {
 
@@ -17,13 +17,17 @@ struct block_view {
   block_info const* info = nullptr;
   std::byte const* address = nullptr;
 
-  [[nodiscard]] matrix_view matrix(std::size_t index) const noexcept { return view_at(info->matrices[index], address); }
+  [[nodiscard]] matrix_view matrix(std::size_t index) const noexcept {
+    return view_at(info->matrices[index], address);
+  }
 };
 
-/// Proof that a set of blocks stays where it is while someone reads it. Move-only; dropping it unpins the set.
+/// Proof that a set of blocks stays where it is while someone reads it. Move-only; dropping it
+/// unpins the set.
 ///
-/// A lease is handed out while its misses are still on their way: `arrived(i)` polls, `wait(i)` blocks. Members are
-/// numbered in the order they were asked for. Addresses are fixed from the start; bytes are valid once arrived.
+/// A lease is handed out while its misses are still on their way: `arrived(i)` polls, `wait(i)`
+/// blocks. Members are numbered in the order they were asked for. Addresses are fixed from the
+/// start; bytes are valid once arrived.
 /// Errors: `wait` throws io_error when the bytes could not be read; the lease stays valid for its other members.
 class [[nodiscard]] lease {
  public:
@@ -43,7 +47,8 @@ class [[nodiscard]] lease {
   };
 
   lease() = default;
-  lease(source& store, std::vector<member> members) noexcept : store_{&store}, members_{std::move(members)} {}
+  lease(source& store, std::vector<member> members) noexcept
+      : store_{&store}, members_{std::move(members)} {}
   lease(lease&& other) noexcept
       : store_{std::exchange(other.store_, nullptr)}, members_{std::move(other.members_)} {}
   lease& operator=(lease&& other) noexcept {
@@ -57,13 +62,17 @@ class [[nodiscard]] lease {
   ~lease() { release(); }
 
   [[nodiscard]] std::size_t size() const noexcept { return members_.size(); }
-  [[nodiscard]] bool arrived(std::size_t index) const noexcept { return store_->block_arrived(members_[index].block); }
+  [[nodiscard]] bool arrived(std::size_t index) const noexcept {
+    return store_->block_arrived(members_[index].block);
+  }
   void wait(std::size_t index) const { store_->wait_for_block(members_[index].block); }
   void wait_all() const {
     for (std::size_t i = 0; i < size(); ++i) { wait(i); }
   }
   /// The member's block; its bytes may be read only once it has arrived.
-  [[nodiscard]] block_view const& operator[](std::size_t index) const noexcept { return members_[index].view; }
+  [[nodiscard]] block_view const& operator[](std::size_t index) const noexcept {
+    return members_[index].view;
+  }
 
   void release() noexcept {
     if (store_ == nullptr) { return; }

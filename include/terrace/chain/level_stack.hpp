@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <tuple>
-#include <utility>
-
 #include <terrace/chain/cache_level.hpp>
 #include <terrace/chain/residency_table.hpp>
 #include <terrace/chain/store_audit.hpp>
@@ -21,12 +12,21 @@
 #include <terrace/core/ticket.hpp>
 #include <terrace/observe/counters.hpp>
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+
 namespace terrace {
 
 /// The levels of one chain and how blocks move between them: fetched, settled, evicted, demoted.
 ///
-/// Knows leases only as a reason not to move a block; who asks for blocks, and when, is the store's business. Blocks
-/// are named by their number in the residency table.
+/// Knows leases only as a reason not to move a block; who asks for blocks, and when, is the store's
+/// business. Blocks are named by their number in the residency table.
 template <class Chain>
 class level_stack {
  public:
@@ -38,7 +38,9 @@ class level_stack {
   using tier_type = typename level_type<L>::tier;
 
   level_stack(Chain chain, std::span<block_info const> blocks)
-      : chain_{std::move(chain)}, table_{blocks}, books_{make_books(std::make_index_sequence<level_count>{})} {
+      : chain_{std::move(chain)},
+        table_{blocks},
+        books_{make_books(std::make_index_sequence<level_count>{})} {
     home_.name = std::string{Chain::home_part::tier::name};
     home_.mode = chain_.home_source().mode();
   }
@@ -63,8 +65,9 @@ class level_stack {
   /// Calls f<L>() for every level, fastest first.
   template <class F>
   static void for_each(F&& f) {
-    [&]<std::size_t... L>(std::index_sequence<L...>) { (f.template operator()<L>(), ...); }
-    (std::make_index_sequence<level_count>{});
+    [&]<std::size_t... L>(std::index_sequence<L...>) {
+      (f.template operator()<L>(), ...);
+    }(std::make_index_sequence<level_count>{});
   }
   /// Calls f<L>() for the level the block is read from.
   template <class F>
@@ -74,15 +77,17 @@ class level_stack {
     });
   }
 
-  /// Starts bringing an absent block into level L; false if no room can be made. `leased` says that a lease on the
-  /// block is counted already; then idle reads are waited for and evicted if that is what it takes.
+  /// Starts bringing an absent block into level L; false if no room can be made. `leased` says that
+  /// a lease on the block is counted already; then idle reads are waited for and evicted if that is
+  /// what it takes.
   template <std::size_t L>
   bool fetch(std::size_t block, bool leased) {
     auto const& info = *table_[block].info;
     int const source = find_source<L>(block);
     hold_source(block, source, true);
     try {
-      auto const room = make_room<L>(info.bytes, kind_of(info.id) == block_kind::expert, leased, /*may_wait=*/leased);
+      auto const room = make_room<L>(
+          info.bytes, kind_of(info.id) == block_kind::expert, leased, /*may_wait=*/leased);
       if (!room) {
         hold_source(block, source, false);
         return false;
@@ -95,7 +100,8 @@ class level_stack {
     return true;
   }
 
-  /// Ends an arrival: waits, lets the source go, and fills or empties the levels below as their kind asks.
+  /// Ends an arrival: waits, lets the source go, and fills or empties the levels below as their
+  /// kind asks.
   /// Errors: io_error from the copy; the block is then absent.
   template <std::size_t L>
   void settle(std::size_t block) {
@@ -127,7 +133,8 @@ class level_stack {
                                                                        bool leased,
                                                                        bool may_wait) {
     for (;;) {
-      auto room = at<L>().make_room(bytes, expert, leased, [&](std::size_t victim) { evict<L>(victim); });
+      auto room =
+          at<L>().make_room(bytes, expert, leased, [&](std::size_t victim) { evict<L>(victim); });
       if (room || !may_wait || !settle_idle_arrival<L>()) { return room; }
     }
   }
@@ -136,7 +143,8 @@ class level_stack {
   [[nodiscard]] store_audit audit() const {
     store_audit result;
     for_each([&]<std::size_t L>() {
-      store_audit::level_bytes bytes{.tier_used = at<L>().used_bytes(), .blocks = 0, .state = at<L>().state_bytes()};
+      store_audit::level_bytes bytes{
+          .tier_used = at<L>().used_bytes(), .blocks = 0, .state = at<L>().state_bytes()};
       for (std::size_t block = 0; block < table_.size(); ++block) {
         if (!at<L>().absent(block)) { bytes.blocks += at<L>()[block].bytes; }
       }
@@ -213,7 +221,9 @@ class level_stack {
   template <std::size_t L, std::size_t Lower>
   void settle_below(std::size_t block, int source) {
     if constexpr (level_type<Lower>::is_exclusive) {
-      if (static_cast<int>(Lower) == source && at<Lower>().may_leave(block)) { at<Lower>().drop(block); }
+      if (static_cast<int>(Lower) == source && at<Lower>().may_leave(block)) {
+        at<Lower>().drop(block);
+      }
     } else if constexpr (copyable_to<tier_type<L>, tier_type<Lower>>) {
       if (at<Lower>().absent(block)) { copy_down<L, Lower>(block); }
     }
@@ -227,7 +237,8 @@ class level_stack {
     int const source = static_cast<int>(Upper);
     hold_source(block, source, true);
     try {
-      auto const room = make_room<Lower>(info.bytes, kind_of(info.id) == block_kind::expert, false, false);
+      auto const room =
+          make_room<Lower>(info.bytes, kind_of(info.id) == block_kind::expert, false, false);
       if (room) {
         begin_copy<Lower>(block, source, *room);
         at<Lower>().finish_arrival(block);
@@ -246,7 +257,8 @@ class level_stack {
       if (table_[block].leases > 0 && table_[block].target == L) { continue; }
       try {
         settle<L>(block);
-      } catch (io_error const&) {  // nobody asked for it yet; whoever does will read it again and learn why
+      } catch (io_error const&) {  // nobody asked for it yet; whoever does will read it again and
+                                   // learn why
       }
       return true;
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/block.hpp>
+#include <terrace/core/block_map.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/ids.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <terrace/core/block.hpp>
-#include <terrace/core/block_map.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/ids.hpp>
 
 namespace terrace {
 

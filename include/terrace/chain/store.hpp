@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <terrace/chain/any_store.hpp>
 #include <terrace/chain/lease.hpp>
 #include <terrace/chain/level_stack.hpp>
@@ -22,10 +13,19 @@
 #include <terrace/core/units.hpp>
 #include <terrace/prefetch/none.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace terrace {
 
-/// Where a block may live: `level` counts from the fastest (0); the chain's level count stands for home, which means
-/// that the block is read for each use and not kept.
+/// Where a block may live: `level` counts from the fastest (0); the chain's level count stands for
+/// home, which means that the block is read for each use and not kept.
 struct block_placement {
   block_id id{};
   std::size_t level = 0;
@@ -46,8 +46,13 @@ class store final : public any_store, private lease::source {
   static constexpr std::size_t level_count = Chain::level_count;
 
   /// `blocks` is borrowed and must outlive the store.
-  store(Chain chain, std::span<block_info const> blocks, Prefetch prefetch = Prefetch{}, store_options options = {})
-      : stack_{std::move(chain), blocks}, prefetch_{std::move(prefetch)}, prefetch_bytes_{options.prefetch_bytes} {
+  store(Chain chain,
+        std::span<block_info const> blocks,
+        Prefetch prefetch = Prefetch{},
+        store_options options = {})
+      : stack_{std::move(chain), blocks},
+        prefetch_{std::move(prefetch)},
+        prefetch_bytes_{options.prefetch_bytes} {
     auto& table = stack_.table();
     for (auto const& placed : options.placements) {
       auto& record = table[table.number_of(placed.id)];
@@ -94,7 +99,8 @@ class store final : public any_store, private lease::source {
       if (!number || stack_.table()[*number].transient) { continue; }
       stack_.on_target(*number, [&]<std::size_t L>() {
         auto& here = stack_.template at<L>();
-        bool const within = unasked_bytes<L>() + stack_.table()[*number].info->bytes <= prefetch_bytes_;
+        bool const within =
+            unasked_bytes<L>() + stack_.table()[*number].info->bytes <= prefetch_bytes_;
         if (here.absent(*number) && within && stack_.template fetch<L>(*number, /*leased=*/false)) {
           here[*number].unasked = true;
           ++here.counters().prefetched;
@@ -109,10 +115,12 @@ class store final : public any_store, private lease::source {
 
   [[nodiscard]] std::byte* reserve_state(block_id id, std::size_t bytes) override {
     auto& here = stack_.template at<0>();
-    auto const room = stack_.template make_room<0>(bytes, /*expert=*/false, /*leased=*/false, /*may_wait=*/true);
+    auto const room =
+        stack_.template make_room<0>(bytes, /*expert=*/false, /*leased=*/false, /*may_wait=*/true);
     if (!room) {
-      throw out_of_capacity{"the " + level_name<0>() + " has no room for the " + to_string(id) + " (" +
-                                format_size(bytes) + " of sequence state); give it more or shorten the context",
+      throw out_of_capacity{"the " + level_name<0>() + " has no room for the " + to_string(id) +
+                                " (" + format_size(bytes) +
+                                " of sequence state); give it more or shorten the context",
                             here.immovable_bytes() + bytes,
                             here.capacity_bytes()};
     }
@@ -123,7 +131,8 @@ class store final : public any_store, private lease::source {
     return address;
   }
   void release_state(block_id id) noexcept override {
-    auto const found = std::find_if(state_.begin(), state_.end(), [&](auto const& one) { return one.id == id; });
+    auto const found =
+        std::find_if(state_.begin(), state_.end(), [&](auto const& one) { return one.id == id; });
     if (found == state_.end()) { return; }
     auto& here = stack_.template at<0>();
     here.level().memory.deallocate(found->at, found->bytes);
@@ -142,7 +151,8 @@ class store final : public any_store, private lease::source {
       auto const& here = stack_.template at<L>();
       std::uint64_t const bytes = here.counted_bytes(stack_.table()[number].info->bytes);
       std::uint64_t const capacity = here.capacity_bytes();
-      result = (capacity - std::min(capacity, here.immovable_bytes())) / std::max<std::uint64_t>(bytes, 1);
+      result = (capacity - std::min(capacity, here.immovable_bytes())) /
+               std::max<std::uint64_t>(bytes, 1);
       if (kind_of(id) == block_kind::expert) {
         std::size_t const slots = here.level().expert_slots;
         result = std::min(result, slots - std::min(slots, here.leased_experts()));
@@ -243,17 +253,19 @@ class store final : public any_store, private lease::source {
   template <std::size_t L>
   [[noreturn]] void refuse(std::size_t block, std::size_t count) const {
     auto const& here = stack_.template at<L>();
-    std::string const set = to_string(stack_.table()[block].info->id) + " and the " + std::to_string(count - 1) +
-                            " blocks leased with it";
+    std::string const set = to_string(stack_.table()[block].info->id) + " and the " +
+                            std::to_string(count - 1) + " blocks leased with it";
     std::size_t const slots = here.level().expert_slots;
     if (here.leased_experts() > slots) {
-      throw out_of_capacity{"the " + level_name<L>() + " has " + std::to_string(slots) + " expert slots, too few for " +
-                                set + "; it needs " + std::to_string(here.leased_experts()),
+      throw out_of_capacity{"the " + level_name<L>() + " has " + std::to_string(slots) +
+                                " expert slots, too few for " + set + "; it needs " +
+                                std::to_string(here.leased_experts()),
                             here.leased_experts(),
                             slots};
     }
     throw out_of_capacity{"the " + level_name<L>() + " cannot hold " + set +
-                              "; with leases and sequence state that makes " + std::to_string(here.immovable_bytes()) +
+                              "; with leases and sequence state that makes " +
+                              std::to_string(here.immovable_bytes()) +
                               " bytes, give the level at least that",
                           here.immovable_bytes(),
                           here.capacity_bytes()};

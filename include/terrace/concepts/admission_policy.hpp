@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
-
 #include <terrace/core/ids.hpp>
+
+#include <concepts>
 
 namespace terrace {
 

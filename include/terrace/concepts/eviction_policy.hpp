@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/ids.hpp>
+
 #include <concepts>
 #include <cstddef>
 #include <optional>
 
-#include <terrace/core/ids.hpp>
-
 namespace terrace {
 
-/// Keeps the books that decide who leaves a full level. Never frees, copies, locks or reads a clock; the store asks,
-/// decides and acts.
+/// Keeps the books that decide who leaves a full level. Never frees, copies, locks or reads a
+/// clock; the store asks, decides and acts.
 ///
 /// `admit(id, bytes)`  id became resident and counts as used once
 /// `touch(id)`         id was used again; unknown ids are ignored
 /// `forget(id)`        id is gone
-/// `victim(may_leave)` names the resident block to evict next and does not remove it; never names one for which
-///                     may_leave(id) is false (leased, pinned or in flight); nothing if there is none
+/// `victim(may_leave)` names the resident block to evict next and does not remove it; never names
+/// one for which
+///                     may_leave(id) is false (leased, pinned or in flight); nothing if there is
+///                     none
 /// `tick()`            one token went by (policies that age by tokens)
 template <class P>
 concept eviction_policy =

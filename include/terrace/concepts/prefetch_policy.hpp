@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/ids.hpp>
+
 #include <concepts>
 #include <cstddef>
 #include <span>
-
-#include <terrace/core/ids.hpp>
 
 namespace terrace {
 
@@ -22,11 +22,13 @@ struct lookahead {
   std::span<float const> scores;
 };
 
-/// Guesses which blocks will be asked for soon. Keeps books only: the store filters what is resident and starts reads.
+/// Guesses which blocks will be asked for soon. Keeps books only: the store filters what is
+/// resident and starts reads.
 ///
 /// `observe(access)`   called for every block of every acquire, in order
 /// `hint(lookahead)`   called by pipelines that score later routers early
-/// `suggest(out)`      writes up to out.size() ids, most urgent first, and returns how many; what it returned is
+/// `suggest(out)`      writes up to out.size() ids, most urgent first, and returns how many; what
+/// it returned is
 ///                     consumed and not suggested again without new evidence
 template <class P>
 concept prefetch_policy =

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/error.hpp>
+#include <terrace/core/ids.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-#include <terrace/core/error.hpp>
-#include <terrace/core/ids.hpp>
-
 namespace terrace {
 
-/// Hash map from block id to a small value: open addressing, linear probing, backward-shift deletion.
+/// Hash map from block id to a small value: open addressing, linear probing, backward-shift
+/// deletion.
 ///
-/// Policies look a block up on every touch, so this stays one cache line in the common case where the node-based
-/// standard map takes two or three. Ids of value 0 are reserved as "empty" and may not be stored (no block has id 0).
+/// Policies look a block up on every touch, so this stays one cache line in the common case where
+/// the node-based standard map takes two or three. Ids of value 0 are reserved as "empty" and may
+/// not be stored (no block has id 0).
 /// Cost: expected O(1); memory 2 x (8 + sizeof(Value)) bytes per entry at most; growing rehashes.
 template <class Value>
 class block_map {
@@ -29,7 +31,9 @@ class block_map {
       if (cells_[at].first == id) { return &cells_[at].second; }
     }
   }
-  [[nodiscard]] Value const* find(block_id id) const noexcept { return const_cast<block_map*>(this)->find(id); }
+  [[nodiscard]] Value const* find(block_id id) const noexcept {
+    return const_cast<block_map*>(this)->find(id);
+  }
 
   /// Inserts or replaces.
   Value& assign(block_id id, Value value) {

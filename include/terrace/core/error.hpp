@@ -9,8 +9,8 @@
 
 namespace terrace {
 
-/// Base of everything terrace throws. `what()` is one sentence: what happened, to which file or tensor, with which
-/// numbers, and what to do about it.
+/// Base of everything terrace throws. `what()` is one sentence: what happened, to which file or
+/// tensor, with which numbers, and what to do about it.
 class error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -22,7 +22,8 @@ class contract_error : public error {
   using error::error;
 };
 
-/// A model file, tokenizer file or trace is not what its format says. Never thrown for a failing device.
+/// A model file, tokenizer file or trace is not what its format says. Never thrown for a failing
+/// device.
 class format_error : public error {
  public:
   using error::error;
@@ -41,7 +42,9 @@ class io_error : public error {
 /// A level cannot hold what it is asked to hold, even after evicting everything that may leave.
 class out_of_capacity : public error {
  public:
-  out_of_capacity(std::string const& sentence, std::uint64_t needed_bytes, std::uint64_t capacity_bytes)
+  out_of_capacity(std::string const& sentence,
+                  std::uint64_t needed_bytes,
+                  std::uint64_t capacity_bytes)
       : error{sentence}, needed_bytes_{needed_bytes}, capacity_bytes_{capacity_bytes} {}
   [[nodiscard]] std::uint64_t needed_bytes() const noexcept { return needed_bytes_; }
   [[nodiscard]] std::uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
@@ -66,11 +69,14 @@ class operation_stopped : public error {
 namespace detail {
 [[noreturn]] inline void assertion_failed(char const* expression, char const* file, int line) {
   throw contract_error{std::string{"internal check `"} + expression + "` failed at " + file + ":" +
-                       std::to_string(line) + "; please report this with the command that led here"};
+                       std::to_string(line) +
+                       "; please report this with the command that led here"};
 }
 }  // namespace detail
 }  // namespace terrace
 
-/// Internal invariant; active in every build because the checks are cheap beside the work they guard.
-#define TERRACE_ASSERT(expression) \
-  ((expression) ? static_cast<void>(0) : ::terrace::detail::assertion_failed(#expression, __FILE__, __LINE__))
+/// Internal invariant; active in every build because the checks are cheap beside the work they
+/// guard.
+#define TERRACE_ASSERT(expression)     \
+  ((expression) ? static_cast<void>(0) \
+                : ::terrace::detail::assertion_failed(#expression, __FILE__, __LINE__))

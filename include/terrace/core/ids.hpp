@@ -14,7 +14,13 @@ enum class expert_id : std::uint32_t {};
 enum class file_id : std::uint32_t {};
 
 /// What a block holds. Part of its id, so that policies and reports can tell the kinds apart.
-enum class block_kind : std::uint8_t { dense = 1, expert = 2, kv_page = 3, mla_page = 4, recurrent_state = 5 };
+enum class block_kind : std::uint8_t {
+  dense = 1,
+  expert = 2,
+  kv_page = 3,
+  mla_page = 4,
+  recurrent_state = 5
+};
 
 /// Unit of residency. Layout: kind in bits 56-63, layer in bits 32-55, index in bits 0-31.
 enum class block_id : std::uint64_t {};
@@ -22,7 +28,9 @@ enum class block_id : std::uint64_t {};
 /// Layer number of a block that belongs to no layer (embedding, output head).
 inline constexpr layer_id no_layer{0xFF'FFFFU};
 
-[[nodiscard]] constexpr block_id make_block_id(block_kind kind, layer_id layer, std::uint32_t index) noexcept {
+[[nodiscard]] constexpr block_id make_block_id(block_kind kind,
+                                               layer_id layer,
+                                               std::uint32_t index) noexcept {
   return block_id{(static_cast<std::uint64_t>(kind) << 56U) |
                   ((static_cast<std::uint64_t>(layer) & 0xFF'FFFFU) << 32U) | index};
 }
@@ -41,10 +49,13 @@ inline constexpr layer_id no_layer{0xFF'FFFFU};
 
 /// "expert 17 of layer 3", for error sentences and traces.
 [[nodiscard]] inline std::string to_string(block_id id) {
-  static constexpr char const* names[] = {"block", "dense block", "expert", "kv page", "mla page", "state"};
+  static constexpr char const* names[] = {
+      "block", "dense block", "expert", "kv page", "mla page", "state"};
   auto const kind = static_cast<unsigned>(kind_of(id));
   std::string text = std::string{names[kind < 6 ? kind : 0]} + " " + std::to_string(index_of(id));
-  if (layer_of(id) != no_layer) { text += " of layer " + std::to_string(static_cast<std::uint32_t>(layer_of(id))); }
+  if (layer_of(id) != no_layer) {
+    text += " of layer " + std::to_string(static_cast<std::uint32_t>(layer_of(id)));
+  }
   return text;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/error.hpp>
+
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -10,8 +12,6 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include <terrace/core/error.hpp>
 
 namespace terrace {
 
@@ -27,8 +27,9 @@ using metadata_value = std::variant<bool,
                                     std::vector<double>,
                                     std::vector<std::string>>;
 
-/// Key/value metadata of a model, in GGUF spelling whatever the container ("llama.block_count"). Readers of other
-/// containers translate into these keys, so that models and tokenizers are written once.
+/// Key/value metadata of a model, in GGUF spelling whatever the container ("llama.block_count").
+/// Readers of other containers translate into these keys, so that models and tokenizers are written
+/// once.
 /// Errors: a getter throws format_error naming the source and the key when a key is missing or has another type.
 class metadata {
  public:
@@ -37,8 +38,12 @@ class metadata {
   explicit metadata(std::string source) : source_{std::move(source)} {}
 
   [[nodiscard]] std::string const& source() const noexcept { return source_; }
-  void set(std::string key, metadata_value value) { values_.insert_or_assign(std::move(key), std::move(value)); }
-  [[nodiscard]] bool contains(std::string_view key) const { return values_.find(key) != values_.end(); }
+  void set(std::string key, metadata_value value) {
+    values_.insert_or_assign(std::move(key), std::move(value));
+  }
+  [[nodiscard]] bool contains(std::string_view key) const {
+    return values_.find(key) != values_.end();
+  }
   [[nodiscard]] metadata_value const* find(std::string_view key) const {
     auto const found = values_.find(key);
     return found == values_.end() ? nullptr : &found->second;
@@ -65,7 +70,9 @@ class metadata {
     if (auto const* i = std::get_if<std::int64_t>(value)) { return static_cast<double>(*i); }
     wrong(key, "a number");
   }
-  [[nodiscard]] std::optional<bool> try_bool(std::string_view key) const { return try_as<bool>(key, "true or false"); }
+  [[nodiscard]] std::optional<bool> try_bool(std::string_view key) const {
+    return try_as<bool>(key, "true or false");
+  }
   [[nodiscard]] std::optional<std::string> try_string(std::string_view key) const {
     return try_as<std::string>(key, "a string");
   }
@@ -91,16 +98,22 @@ class metadata {
     wrong(key, "an array of whole numbers");
   }
 
-  [[nodiscard]] std::uint64_t get_unsigned(std::string_view key) const { return need(key, try_unsigned(key)); }
+  [[nodiscard]] std::uint64_t get_unsigned(std::string_view key) const {
+    return need(key, try_unsigned(key));
+  }
   /// A count that fits 31 bits and is at least `least`.
-  [[nodiscard]] int get_count(std::string_view key, int least = 1) const { return count(key, get_unsigned(key), least); }
+  [[nodiscard]] int get_count(std::string_view key, int least = 1) const {
+    return count(key, get_unsigned(key), least);
+  }
   [[nodiscard]] std::optional<int> try_count(std::string_view key, int least = 0) const {
     auto const value = try_unsigned(key);
     if (!value) { return std::nullopt; }
     return count(key, *value, least);
   }
   [[nodiscard]] double get_number(std::string_view key) const { return need(key, try_number(key)); }
-  [[nodiscard]] std::string get_string(std::string_view key) const { return need(key, try_string(key)); }
+  [[nodiscard]] std::string get_string(std::string_view key) const {
+    return need(key, try_string(key));
+  }
 
  private:
   template <class T>
@@ -113,19 +126,23 @@ class metadata {
   template <class T>
   [[nodiscard]] T need(std::string_view key, std::optional<T> value) const {
     if (!value) {
-      throw format_error{source_ + ": the key `" + std::string{key} + "` is missing; the file is incomplete, get it again"};
+      throw format_error{source_ + ": the key `" + std::string{key} +
+                         "` is missing; the file is incomplete, get it again"};
     }
     return *std::move(value);
   }
   [[nodiscard]] int count(std::string_view key, std::uint64_t value, int least) const {
-    if (value > static_cast<std::uint64_t>(std::numeric_limits<int>::max()) || static_cast<int>(value) < least) {
-      throw format_error{source_ + ": the key `" + std::string{key} + "` is " + std::to_string(value) +
-                         ", outside " + std::to_string(least) + " to 2147483647"};
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<int>::max()) ||
+        static_cast<int>(value) < least) {
+      throw format_error{source_ + ": the key `" + std::string{key} + "` is " +
+                         std::to_string(value) + ", outside " + std::to_string(least) +
+                         " to 2147483647"};
     }
     return static_cast<int>(value);
   }
   [[noreturn]] void wrong(std::string_view key, char const* wanted) const {
-    throw format_error{source_ + ": the key `" + std::string{key} + "` has another type than expected (" + wanted + ")"};
+    throw format_error{source_ + ": the key `" + std::string{key} +
+                       "` has another type than expected (" + wanted + ")"};
   }
 
   std::string source_;

@@ -5,7 +5,8 @@
 
 namespace terrace {
 
-/// How activations are rounded on their way into a product. Both are deterministic and independent of where weights live.
+/// How activations are rounded on their way into a product. Both are deterministic and independent
+/// of where weights live.
 enum class numerics : unsigned char {
   exact,  ///< activations stay float32
   fast,   ///< activations may be rounded to 8 or 16 bits, as other engines do

@@ -8,8 +8,8 @@
 
 namespace terrace {
 
-/// Element encodings. Values below 256 are GGUF type ids; the others are encodings of safetensors checkpoints whose
-/// scales live in tensors of their own (see `matrix_layout`).
+/// Element encodings. Values below 256 are GGUF type ids; the others are encodings of safetensors
+/// checkpoints whose scales live in tensors of their own (see `matrix_layout`).
 enum class quant_type : std::uint32_t {
   f32 = 0,
   f16 = 1,
@@ -46,12 +46,15 @@ enum class quant_type : std::uint32_t {
   nvfp4 = 40,
   q1_0 = 41,
   q2_0 = 42,
-  fp8_e4m3 = 256,     ///< one byte an element; scale per tensor, row or 128x128 block
-  int4_g32 = 257,     ///< compressed-tensors pack-quantized: int32 words of eight nibbles, scale per 32 columns
-  mxfp4_packed = 258, ///< compressed-tensors mxfp4-pack-quantized: two nibbles a byte, E8M0 scale per 32 columns
+  fp8_e4m3 = 256,  ///< one byte an element; scale per tensor, row or 128x128 block
+  int4_g32 = 257,  ///< compressed-tensors pack-quantized: int32 words of eight nibbles, scale per
+                   ///< 32 columns
+  mxfp4_packed = 258,  ///< compressed-tensors mxfp4-pack-quantized: two nibbles a byte, E8M0 scale
+                       ///< per 32 columns
 };
 
-/// Facts about one encoding. `block_bytes` counts the element data only, never scales kept in other tensors.
+/// Facts about one encoding. `block_bytes` counts the element data only, never scales kept in other
+/// tensors.
 struct quant_traits {
   quant_type type;
   std::string_view name;         ///< lower case, as in reports and on the command line
@@ -100,7 +103,8 @@ inline constexpr std::array<quant_traits, 38> quant_table{{
     {quant_type::mxfp4_packed, "mxfp4_packed", 32, 16},
 }};
 
-/// Traits of `type`, or nothing for an id terrace does not know (removed or foreign GGUF ids among them).
+/// Traits of `type`, or nothing for an id terrace does not know (removed or foreign GGUF ids among
+/// them).
 [[nodiscard]] constexpr std::optional<quant_traits> find_traits(quant_type type) noexcept {
   for (auto const& entry : quant_table) {
     if (entry.type == type) { return entry; }
@@ -111,7 +115,9 @@ inline constexpr std::array<quant_traits, 38> quant_table{{
 [[nodiscard]] constexpr quant_traits traits_of(quant_type type) noexcept {
   return find_traits(type).value_or(quant_traits{type, "unknown", 1, 0});
 }
-[[nodiscard]] constexpr std::string_view name_of(quant_type type) noexcept { return traits_of(type).name; }
+[[nodiscard]] constexpr std::string_view name_of(quant_type type) noexcept {
+  return traits_of(type).name;
+}
 [[nodiscard]] constexpr std::optional<quant_type> quant_type_named(std::string_view name) noexcept {
   for (auto const& entry : quant_table) {
     if (entry.name == name) { return entry.type; }

@@ -5,8 +5,9 @@ struct CUstream_st;
 
 namespace terrace {
 
-/// The queue an operation is ordered on. `stream_ref::host()` stands for the calling thread: work on it is done, or its
-/// memory may be read, when the call returns. Borrowed; 8 bytes; no default, because a hidden default stream is a bug.
+/// The queue an operation is ordered on. `stream_ref::host()` stands for the calling thread: work
+/// on it is done, or its memory may be read, when the call returns. Borrowed; 8 bytes; no default,
+/// because a hidden default stream is a bug.
 class stream_ref {
  public:
   explicit constexpr stream_ref(CUstream_st* stream) noexcept : stream_{stream} {}

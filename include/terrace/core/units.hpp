@@ -14,11 +14,13 @@ inline constexpr std::uint64_t kib = 1024;
 inline constexpr std::uint64_t mib = 1024 * kib;
 inline constexpr std::uint64_t gib = 1024 * mib;
 
-[[nodiscard]] constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) noexcept {
+[[nodiscard]] constexpr std::uint64_t round_up(std::uint64_t value,
+                                               std::uint64_t multiple) noexcept {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// "512", "64KiB", "1.5GiB", "24 GiB" -> bytes; K, M, G, T alone mean the binary units. Nothing for anything else.
+/// "512", "64KiB", "1.5GiB", "24 GiB" -> bytes; K, M, G, T alone mean the binary units. Nothing for
+/// anything else.
 [[nodiscard]] inline std::optional<std::uint64_t> parse_size(std::string_view text) noexcept {
   double value = 0;
   auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <string>
-
 #include <terrace/core/error.hpp>
 #include <terrace/core/metadata.hpp>
+
+#include <algorithm>
+#include <string>
 
 namespace terrace::model {
 
@@ -19,10 +19,12 @@ struct rope_scaling {
   double high_freq_factor = 4;
   double beta_fast = 32;
   double beta_slow = 1;
-  double log_multiplier = 0;  ///< 0.1 * mscale_all_dim; the magnitude is 1 + log_multiplier * ln(factor)
+  double log_multiplier =
+      0;  ///< 0.1 * mscale_all_dim; the magnitude is 1 + log_multiplier * ln(factor)
 };
 
-/// Sizes of a decoder, read once from metadata and checked. Families use the fields they have; the rest stay zero.
+/// Sizes of a decoder, read once from metadata and checked. Families use the fields they have; the
+/// rest stay zero.
 struct decoder_config {
   std::string architecture;
   int layers = 0;
@@ -43,17 +45,21 @@ struct decoder_config {
   int kv_lora = 0;   ///< MLA: width of the latent
   int nope_dim = 0;  ///< MLA: unrotated part of a key head
 
-  int dense_width = 0;         ///< inner width of dense feed-forward layers
-  int leading_dense = 0;       ///< layers before the first mixture layer
-  int experts = 0;             ///< 0 for a dense model
+  int dense_width = 0;    ///< inner width of dense feed-forward layers
+  int leading_dense = 0;  ///< layers before the first mixture layer
+  int experts = 0;        ///< 0 for a dense model
   int top_k = 0;
   int expert_width = 0;
   int shared_experts = 0;
   bool normalise_weights = true;
   float weights_scale = 1;
 
-  [[nodiscard]] bool is_mixture(int layer) const noexcept { return experts > 0 && layer >= leading_dense; }
-  [[nodiscard]] int mixture_layers() const noexcept { return experts > 0 ? layers - leading_dense : 0; }
+  [[nodiscard]] bool is_mixture(int layer) const noexcept {
+    return experts > 0 && layer >= leading_dense;
+  }
+  [[nodiscard]] int mixture_layers() const noexcept {
+    return experts > 0 ? layers - leading_dense : 0;
+  }
 };
 
 /// Fields every family shares. Errors: format_error naming the key that is missing or out of range.
@@ -62,8 +68,9 @@ struct decoder_config {
   auto const key = [&](char const* name) { return arch + "." + name; };
   auto const at_most = [&](char const* name, int value, int limit) {
     if (value > limit) {
-      throw format_error{meta.source() + ": the key `" + key(name) + "` is " + std::to_string(value) +
-                         ", more than the " + std::to_string(limit) + " terrace supports"};
+      throw format_error{meta.source() + ": the key `" + key(name) + "` is " +
+                         std::to_string(value) + ", more than the " + std::to_string(limit) +
+                         " terrace supports"};
     }
     return value;
   };
@@ -74,9 +81,11 @@ struct decoder_config {
   config.heads = at_most("attention.head_count", meta.get_count(key("attention.head_count")), 4096);
   config.norm_eps = static_cast<float>(meta.get_number(key("attention.layer_norm_rms_epsilon")));
   config.rope_base = meta.try_number(key("rope.freq_base")).value_or(10000.0);
-  if (!(config.norm_eps >= 0 && config.norm_eps < 1) || !(config.rope_base > 1 && config.rope_base < 1e12)) {
-    throw format_error{meta.source() + ": the norm epsilon " + std::to_string(config.norm_eps) + " or the rope base " +
-                       std::to_string(config.rope_base) + " is not a sensible number; the file is damaged"};
+  if (!(config.norm_eps >= 0 && config.norm_eps < 1) ||
+      !(config.rope_base > 1 && config.rope_base < 1e12)) {
+    throw format_error{meta.source() + ": the norm epsilon " + std::to_string(config.norm_eps) +
+                       " or the rope base " + std::to_string(config.rope_base) +
+                       " is not a sensible number; the file is damaged"};
   }
   return config;
 }
@@ -90,8 +99,9 @@ inline void read_gqa(metadata const& meta, std::string const& arch, decoder_conf
   config.value_dim = meta.try_count(key("attention.value_length"), 1).value_or(config.key_dim);
   config.rope_dim = meta.try_count(key("rope.dimension_count"), 0).value_or(config.key_dim);
   if (config.kv_heads > config.heads || config.heads % config.kv_heads != 0) {
-    throw format_error{meta.source() + ": " + std::to_string(config.heads) + " attention heads cannot share " +
-                       std::to_string(config.kv_heads) + " key/value heads evenly; the file is damaged"};
+    throw format_error{meta.source() + ": " + std::to_string(config.heads) +
+                       " attention heads cannot share " + std::to_string(config.kv_heads) +
+                       " key/value heads evenly; the file is damaged"};
   }
   if (config.key_dim <= 0 || config.rope_dim > config.key_dim || config.rope_dim % 2 != 0) {
     throw format_error{meta.source() + ": a rotation of " + std::to_string(config.rope_dim) +
@@ -109,23 +119,28 @@ inline void read_mixture(metadata const& meta, std::string const& arch, decoder_
   config.leading_dense = meta.try_count(key("leading_dense_block_count"), 0).value_or(0);
   config.shared_experts = meta.try_count(key("expert_shared_count"), 0).value_or(0);
   config.normalise_weights = meta.try_bool(key("expert_weights_norm")).value_or(true);
-  config.weights_scale = static_cast<float>(meta.try_number(key("expert_weights_scale")).value_or(1.0));
+  config.weights_scale =
+      static_cast<float>(meta.try_number(key("expert_weights_scale")).value_or(1.0));
   if (config.weights_scale == 0.0F) { config.weights_scale = 1.0F; }
   if (config.top_k > config.experts || config.experts > 65535) {
     throw format_error{meta.source() + ": " + std::to_string(config.top_k) + " of " +
-                       std::to_string(config.experts) + " experts is not a possible choice; the file is damaged"};
+                       std::to_string(config.experts) +
+                       " experts is not a possible choice; the file is damaged"};
   }
   if (config.leading_dense > config.layers) {
-    throw format_error{meta.source() + ": " + std::to_string(config.leading_dense) + " leading dense layers of " +
-                       std::to_string(config.layers) + " layers in all; the file is damaged"};
+    throw format_error{meta.source() + ": " + std::to_string(config.leading_dense) +
+                       " leading dense layers of " + std::to_string(config.layers) +
+                       " layers in all; the file is damaged"};
   }
   auto const gating = meta.try_unsigned(key("expert_gating_func")).value_or(2);
   if (gating != 2) {
     throw not_supported{meta.source() + ": the key `" + key("expert_gating_func") + "` is " +
-                        std::to_string(gating) + "; terrace knows the sigmoid router (2) for this family"};
+                        std::to_string(gating) +
+                        "; terrace knows the sigmoid router (2) for this family"};
   }
   if (meta.try_unsigned(key("expert_group_count")).value_or(1) > 1) {
-    throw not_supported{meta.source() + ": routing in groups of experts is not supported for this family"};
+    throw not_supported{meta.source() +
+                        ": routing in groups of experts is not supported for this family"};
   }
 }
 

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/format/catalog.hpp>
+#include <terrace/model/config.hpp>
+#include <terrace/model/dense_ffn.hpp>
+#include <terrace/model/mixture_ffn.hpp>
+#include <terrace/model/pass.hpp>
+#include <terrace/model/rope_frequencies.hpp>
+#include <terrace/model/weight_group.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -11,36 +19,36 @@
 #include <variant>
 #include <vector>
 
-#include <terrace/format/catalog.hpp>
-#include <terrace/model/config.hpp>
-#include <terrace/model/dense_ffn.hpp>
-#include <terrace/model/mixture_ffn.hpp>
-#include <terrace/model/pass.hpp>
-#include <terrace/model/rope_frequencies.hpp>
-#include <terrace/model/weight_group.hpp>
-
 namespace terrace::model {
 
-/// A decoder-only transformer: embedding, layers of attention and feed-forward on one residual stream, norm, head.
+/// A decoder-only transformer: embedding, layers of attention and feed-forward on one residual
+/// stream, norm, head.
 ///
-/// Everything it reads is a block of the catalog, leased step by step, so any amount of it may live anywhere.
+/// Everything it reads is a block of the catalog, leased step by step, so any amount of it may live
+/// anywhere.
 template <class Backend, class Attention>
 class decoder {
  public:
   using attention_options = typename Attention::options;
 
   decoder(format::catalog const& catalog, decoder_config config, attention_options const& attention)
-      : config_{std::move(config)}, frequencies_{attention.frequencies}, embedding_{catalog}, head_{catalog} {
+      : config_{std::move(config)},
+        frequencies_{attention.frequencies},
+        embedding_{catalog},
+        head_{catalog} {
     embed_ = embedding_.add("token_embd.weight", config_.vocab, config_.hidden);
     output_norm_ = head_.add("output_norm.weight", 1, config_.hidden);
     bool const tied = !head_.has("output.weight");
-    output_ = head_.add(tied ? "token_embd.weight" : "output.weight", config_.vocab, config_.hidden);
+    output_ =
+        head_.add(tied ? "token_embd.weight" : "output.weight", config_.vocab, config_.hidden);
     for (int layer = 0; layer < config_.layers; ++layer) {
       attention_.push_back(std::make_unique<Attention>(catalog, config_, layer, attention));
       if (config_.is_mixture(layer)) {
-        ffn_.push_back(std::make_unique<feed_forward>(std::in_place_type<mixture_ffn<Backend>>, catalog, config_, layer));
+        ffn_.push_back(std::make_unique<feed_forward>(
+            std::in_place_type<mixture_ffn<Backend>>, catalog, config_, layer));
       } else {
-        ffn_.push_back(std::make_unique<feed_forward>(std::in_place_type<dense_ffn<Backend>>, catalog, config_, layer));
+        ffn_.push_back(std::make_unique<feed_forward>(
+            std::in_place_type<dense_ffn<Backend>>, catalog, config_, layer));
       }
     }
   }
@@ -49,7 +57,8 @@ class decoder {
 
   [[nodiscard]] rope_frequencies const& frequencies() const noexcept { return frequencies_; }
 
-  /// The dense blocks of one step of a pass, and the mixture layer whose experts are leased beside them.
+  /// The dense blocks of one step of a pass, and the mixture layer whose experts are leased beside
+  /// them.
   struct step {
     weight_group* weights;
     int mixture_layer = -1;
@@ -90,7 +99,8 @@ class decoder {
     auto const scope = head_.enter(run.store);
     std::size_t const hidden = static_cast<std::size_t>(config_.hidden);
     normed_.resize(count * hidden);
-    run.backend.rms_norm(x_.data() + first * hidden, scope[output_norm_], config_.norm_eps, count, normed_.data());
+    run.backend.rms_norm(
+        x_.data() + first * hidden, scope[output_norm_], config_.norm_eps, count, normed_.data());
     run.backend.prepare(input_, normed_.data(), count, config_.hidden);
     run.backend.matmul(scope[output_], input_, out);
   }

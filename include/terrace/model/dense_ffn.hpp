@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/pass.hpp>
 #include <terrace/model/weight_group.hpp>
+
+#include <cstddef>
+#include <string>
+#include <vector>
 
 namespace terrace::model {
 
@@ -18,7 +18,11 @@ class gated_mlp {
  public:
   gated_mlp() = default;
   /// `suffix` distinguishes the plain layer ("") from shared experts ("_shexp").
-  gated_mlp(weight_group& weights, std::string const& prefix, std::string const& suffix, int hidden, int width)
+  gated_mlp(weight_group& weights,
+            std::string const& prefix,
+            std::string const& suffix,
+            int hidden,
+            int width)
       : hidden_{hidden}, width_{width} {
     gate_ = weights.add(prefix + "ffn_gate" + suffix + ".weight", width, hidden);
     up_ = weights.add(prefix + "ffn_up" + suffix + ".weight", width, hidden);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/ids.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include <terrace/core/ids.hpp>
-
 namespace terrace::model {
 
-/// The distinct experts of a batch, ascending, each with the tokens that chose it and its weight for each.
-/// Expert-major: however many tokens chose an expert, it is read once.
+/// The distinct experts of a batch, ascending, each with the tokens that chose it and its weight
+/// for each. Expert-major: however many tokens chose an expert, it is read once.
 class expert_batch {
  public:
   struct entry {
@@ -22,7 +22,10 @@ class expert_batch {
   };
 
   /// `chosen` and `weights` are [tokens, top_k]. Errors: none; ids must be below `experts`.
-  void assign(std::span<expert_id const> chosen, std::span<float const> weights, std::size_t top_k, std::size_t experts) {
+  void assign(std::span<expert_id const> chosen,
+              std::span<float const> weights,
+              std::size_t top_k,
+              std::size_t experts) {
     counts_.assign(experts + 1, 0);
     for (auto const id : chosen) { ++counts_[static_cast<std::size_t>(id) + 1]; }
     entries_.clear();

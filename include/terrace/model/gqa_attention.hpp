@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/pass.hpp>
@@ -13,9 +8,15 @@
 #include <terrace/model/weight_group.hpp>
 #include <terrace/sequence/paged_kv.hpp>
 
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
 namespace terrace::model {
 
-/// Grouped-query attention with rotary positions; optionally RMS norms over whole q and k rows (MiniMax-M2).
+/// Grouped-query attention with rotary positions; optionally RMS norms over whole q and k rows
+/// (MiniMax-M2).
 ///
 /// Shapes: normed x [tokens, hidden] -> y [tokens, hidden], row-major float32, overwritten.
 template <class Backend>
@@ -28,8 +29,14 @@ class gqa_attention {
     bool half_kv = false;
   };
 
-  gqa_attention(format::catalog const& catalog, decoder_config const& config, int layer, options how)
-      : config_{config}, how_{std::move(how)}, layer_{static_cast<std::size_t>(layer)}, weights_{catalog} {
+  gqa_attention(format::catalog const& catalog,
+                decoder_config const& config,
+                int layer,
+                options how)
+      : config_{config},
+        how_{std::move(how)},
+        layer_{static_cast<std::size_t>(layer)},
+        weights_{catalog} {
     std::string const prefix = "blk." + std::to_string(layer) + ".";
     q_rows_ = config.heads * config.key_dim;
     k_rows_ = config.kv_heads * config.key_dim;
@@ -38,7 +45,8 @@ class gqa_attention {
     q_ = weights_.add(prefix + "attn_q.weight", q_rows_, config.hidden);
     k_ = weights_.add(prefix + "attn_k.weight", k_rows_, config.hidden);
     v_ = weights_.add(prefix + "attn_v.weight", v_rows_, config.hidden);
-    out_ = weights_.add(prefix + "attn_output.weight", config.hidden, config.heads * config.value_dim);
+    out_ =
+        weights_.add(prefix + "attn_output.weight", config.hidden, config.heads * config.value_dim);
     if (how_.row_norms) {
       q_norm_ = weights_.add(prefix + "attn_q_norm.weight", 1, q_rows_);
       k_norm_ = weights_.add(prefix + "attn_k_norm.weight", 1, k_rows_);
@@ -71,15 +79,18 @@ class gqa_attention {
     backend.matmul(scope[k_], input_, k_values_.data());
     backend.matmul(scope[v_], input_, v_values_.data());
     if (how_.row_norms) {
-      backend.rms_norm(q_values_.data(), scope[q_norm_], config_.norm_eps, tokens, q_values_.data());
-      backend.rms_norm(k_values_.data(), scope[k_norm_], config_.norm_eps, tokens, k_values_.data());
+      backend.rms_norm(
+          q_values_.data(), scope[q_norm_], config_.norm_eps, tokens, q_values_.data());
+      backend.rms_norm(
+          k_values_.data(), scope[k_norm_], config_.norm_eps, tokens, k_values_.data());
     }
     rotate(run, q_values_.data(), config_.heads);
     rotate(run, k_values_.data(), config_.kv_heads);
 
     auto const shape = shape_of(run);
     kernel::cpu::kv_pages const cache{
-        sequence::paged_kv_layout(shape.kv_heads, shape.d_k, shape.d_v, how_.half_kv), run.rows.layer(layer_)};
+        sequence::paged_kv_layout(shape.kv_heads, shape.d_k, shape.d_v, how_.half_kv),
+        run.rows.layer(layer_)};
     backend.store_kv(shape, k_values_.data(), v_values_.data(), cache);
     backend.attention(shape, q_values_.data(), cache, mixed_.data());
     backend.prepare(input_, mixed_.data(), tokens, config_.heads * config_.value_dim);

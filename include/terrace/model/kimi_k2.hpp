@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
-#include <string>
-
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/decoder.hpp>
 #include <terrace/model/mla_attention.hpp>
 #include <terrace/model/rope_frequencies.hpp>
 
+#include <cmath>
+#include <string>
+
 namespace terrace::model {
 
-/// Kimi K2, K2-Thinking, K2.5 and later (the DeepSeek-V3 shape): latent attention with YaRN, leading dense layers,
-/// then mixtures with a shared expert and a sigmoid router whose bias only chooses.
+/// Kimi K2, K2-Thinking, K2.5 and later (the DeepSeek-V3 shape): latent attention with YaRN,
+/// leading dense layers, then mixtures with a shared expert and a sigmoid router whose bias only
+/// chooses.
 ///
-/// All norms use the file's epsilon, the two small ones inside attention included, as llama.cpp does.
+/// All norms use the file's epsilon, the two small ones inside attention included, as llama.cpp
+/// does.
 struct kimi_k2 {
   static constexpr char const* architecture = "deepseek2";
   template <class Backend>
@@ -42,9 +44,8 @@ struct kimi_k2 {
   }
 
   template <class Backend>
-  [[nodiscard]] static typename attention<Backend>::options attention_options(format::catalog const& /*catalog*/,
-                                                                              decoder_config const& config,
-                                                                              bool half_kv) {
+  [[nodiscard]] static typename attention<Backend>::options attention_options(
+      format::catalog const& /*catalog*/, decoder_config const& config, bool half_kv) {
     double const magnitude = yarn_magnitude(config.scaling);
     return {.frequencies = make_frequencies(config.rope_dim, config.rope_base, config.scaling),
             .score_scale = magnitude * magnitude / std::sqrt(static_cast<double>(config.key_dim)),

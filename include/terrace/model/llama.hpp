@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
-#include <string>
-
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/decoder.hpp>
@@ -11,12 +8,16 @@
 #include <terrace/model/read_tensor.hpp>
 #include <terrace/model/rope_frequencies.hpp>
 
+#include <cmath>
+#include <string>
+
 namespace terrace::model {
 
 /// Llama 3.x and what shares its shape (SmolLM2): grouped-query attention, dense feed-forward.
 ///
-/// GGUF files hold the rows of q and k permuted for interleaved rotation and may carry the Llama 3.1 frequency
-/// divisors as a tensor; safetensors files hold them for half-split rotation and carry the scaling in the config.
+/// GGUF files hold the rows of q and k permuted for interleaved rotation and may carry the
+/// Llama 3.1 frequency divisors as a tensor; safetensors files hold them for half-split rotation
+/// and carry the scaling in the config.
 struct llama {
   static constexpr char const* architecture = "llama";
   template <class Backend>
@@ -28,18 +29,20 @@ struct llama {
     config.dense_width = meta.get_count("llama.feed_forward_length");
     config.scaling = read_scaling(meta, architecture);
     if (meta.try_unsigned("llama.expert_count").value_or(0) > 0) {
-      throw not_supported{meta.source() + ": a llama file with experts (Mixtral) is not a family terrace runs"};
+      throw not_supported{meta.source() +
+                          ": a llama file with experts (Mixtral) is not a family terrace runs"};
     }
     return config;
   }
 
   template <class Backend>
-  [[nodiscard]] static typename attention<Backend>::options attention_options(format::catalog const& catalog,
-                                                                              decoder_config const& config,
-                                                                              bool half_kv) {
+  [[nodiscard]] static typename attention<Backend>::options attention_options(
+      format::catalog const& catalog, decoder_config const& config, bool half_kv) {
     auto frequencies = make_frequencies(config.rope_dim, config.rope_base, config.scaling);
     apply_divisors(catalog, frequencies);
-    return {.pairing = catalog.kind() == format::container::gguf ? kernel::cpu::rope_pairing::interleaved : kernel::cpu::rope_pairing::half_split,
+    return {.pairing = catalog.kind() == format::container::gguf
+                           ? kernel::cpu::rope_pairing::interleaved
+                           : kernel::cpu::rope_pairing::half_split,
             .frequencies = std::move(frequencies),
             .row_norms = false,
             .half_kv = half_kv};
@@ -52,12 +55,14 @@ struct llama {
     if (divisors.size() != frequencies.per_pair.size()) {
       throw format_error{catalog.files().front().string() + ": tensor `rope_freqs.weight` has " +
                          std::to_string(divisors.size()) + " values where the rotation has " +
-                         std::to_string(frequencies.per_pair.size()) + " pairs; the file is damaged"};
+                         std::to_string(frequencies.per_pair.size()) +
+                         " pairs; the file is damaged"};
     }
     for (std::size_t i = 0; i < divisors.size(); ++i) {
       if (!(divisors[i] > 0) || !std::isfinite(divisors[i])) {
-        throw format_error{catalog.files().front().string() + ": tensor `rope_freqs.weight` holds " +
-                           std::to_string(divisors[i]) + " at " + std::to_string(i) +
+        throw format_error{catalog.files().front().string() +
+                           ": tensor `rope_freqs.weight` holds " + std::to_string(divisors[i]) +
+                           " at " + std::to_string(i) +
                            "; divisors must be positive, the file is damaged"};
       }
       frequencies.per_pair[i] /= divisors[i];

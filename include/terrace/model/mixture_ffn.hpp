@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/format/catalog.hpp>
+#include <terrace/model/config.hpp>
+#include <terrace/model/dense_ffn.hpp>
+#include <terrace/model/expert_batch.hpp>
+#include <terrace/model/pass.hpp>
+#include <terrace/model/weight_group.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,20 +16,13 @@
 #include <string>
 #include <vector>
 
-#include <terrace/format/catalog.hpp>
-#include <terrace/model/config.hpp>
-#include <terrace/model/dense_ffn.hpp>
-#include <terrace/model/expert_batch.hpp>
-#include <terrace/model/pass.hpp>
-#include <terrace/model/weight_group.hpp>
-
 namespace terrace::model {
 
 /// A feed-forward layer of routed experts, with shared experts where the model has them.
 ///
-/// Experts are leased in sets of ascending id. Each expert's outputs are kept until its turn and added to a token in
-/// ascending order of expert id, so that the sum does not depend on which expert arrived first, on how many could be
-/// leased at once, or on the batch.
+/// Experts are leased in sets of ascending id. Each expert's outputs are kept until its turn and
+/// added to a token in ascending order of expert id, so that the sum does not depend on which
+/// expert arrived first, on how many could be leased at once, or on the batch.
 template <class Backend>
 class mixture_ffn {
  public:
@@ -33,15 +33,17 @@ class mixture_ffn {
     router_ = weights_.add(prefix + "ffn_gate_inp.weight", config.experts, config.hidden);
     bias_ = weights_.add(prefix + "exp_probs_b.bias", 1, config.experts);
     if (config.shared_experts > 0) {
-      shared_.emplace(weights_, prefix, "_shexp", config.hidden, config.shared_experts * config.expert_width);
+      shared_.emplace(
+          weights_, prefix, "_shexp", config.hidden, config.shared_experts * config.expert_width);
     }
     check_experts(catalog);
   }
 
   [[nodiscard]] weight_group& weights() noexcept { return weights_; }
 
-  /// Adds this layer to the residual stream x [tokens, hidden]. `next` is the following mixture layer, if any: its
-  /// router is scored on this layer's input when the pass looks ahead and the router is held.
+  /// Adds this layer to the residual stream x [tokens, hidden]. `next` is the following mixture
+  /// layer, if any: its router is scored on this layer's input when the pass looks ahead and the
+  /// router is held.
   void add_to(pass<Backend>& run, float* x, mixture_ffn* next) {
     auto const scope = weights_.enter(run.store);
     auto& backend = run.backend;
@@ -54,7 +56,10 @@ class mixture_ffn {
     if (run.look_ahead && next != nullptr && next->weights_.held()) { next->score_early(run, x); }
 
     sum_.assign(values, 0.0F);
-    batch_.assign(chosen_, gates_, static_cast<std::size_t>(config_.top_k), static_cast<std::size_t>(config_.experts));
+    batch_.assign(chosen_,
+                  gates_,
+                  static_cast<std::size_t>(config_.top_k),
+                  static_cast<std::size_t>(config_.experts));
     run_experts(run);
     if (shared_) { shared_->add_to(run, scope, input_, sum_.data()); }
     backend.add(sum_.data(), values, x);
@@ -63,19 +68,23 @@ class mixture_ffn {
  private:
   void check_experts(format::catalog const& catalog) const {
     for (int expert = 0; expert < config_.experts; ++expert) {
-      auto const* info = catalog.find_block(expert_block(layer_id{layer_}, expert_id{static_cast<std::uint32_t>(expert)}));
+      auto const* info = catalog.find_block(
+          expert_block(layer_id{layer_}, expert_id{static_cast<std::uint32_t>(expert)}));
       auto const sized = [&](std::size_t matrix, int rows, int cols) {
         auto const& layout = info->matrices[matrix];
-        return layout.rows == static_cast<std::uint64_t>(rows) && layout.cols == static_cast<std::uint64_t>(cols);
+        return layout.rows == static_cast<std::uint64_t>(rows) &&
+               layout.cols == static_cast<std::uint64_t>(cols);
       };
       bool const fits = info != nullptr && info->matrices.size() == 3 &&
                         sized(0, config_.expert_width, config_.hidden) &&
                         sized(1, config_.expert_width, config_.hidden) &&
                         sized(2, config_.hidden, config_.expert_width);
       if (!fits) {
-        throw format_error{catalog.files().front().string() + ": expert " + std::to_string(expert) + " of layer " +
-                           std::to_string(layer_) + " is missing or is not " + std::to_string(config_.expert_width) +
-                           " x " + std::to_string(config_.hidden) + "; the file is damaged or of another model"};
+        throw format_error{catalog.files().front().string() + ": expert " + std::to_string(expert) +
+                           " of layer " + std::to_string(layer_) + " is missing or is not " +
+                           std::to_string(config_.expert_width) + " x " +
+                           std::to_string(config_.hidden) +
+                           "; the file is damaged or of another model"};
       }
     }
   }
@@ -87,15 +96,16 @@ class mixture_ffn {
             .scale = config_.weights_scale};
   }
 
-  /// chosen_ and gates_ [tokens, top_k]. The router's product keeps float32 activations in both numerics: a flipped
-  /// near tie changes the result more than all other rounding.
+  /// chosen_ and gates_ [tokens, top_k]. The router's product keeps float32 activations in both
+  /// numerics: a flipped near tie changes the result more than all other rounding.
   void route(pass<Backend>& run, weight_group::scope const& scope) {
     std::size_t const k = static_cast<std::size_t>(config_.top_k);
     logits_.resize(run.tokens * static_cast<std::size_t>(config_.experts));
     chosen_.resize(run.tokens * k);
     gates_.resize(run.tokens * k);
     run.backend.matmul_exact(scope[router_], normed_.data(), run.tokens, logits_.data());
-    run.backend.route(router(), logits_.data(), scope[bias_], run.tokens, chosen_.data(), gates_.data());
+    run.backend.route(
+        router(), logits_.data(), scope[bias_], run.tokens, chosen_.data(), gates_.data());
   }
 
   void record_routing(pass<Backend>& run) {
@@ -104,17 +114,22 @@ class mixture_ffn {
     std::vector<std::size_t> order(k);
     for (std::size_t t = 0; t < run.tokens; ++t) {
       for (std::size_t i = 0; i < k; ++i) { order[i] = t * k + i; }
-      std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return gates_[a] > gates_[b]; });
-      for (auto const at : order) { run.routing->push_back(static_cast<std::uint16_t>(chosen_[at])); }
+      std::stable_sort(
+          order.begin(), order.end(), [&](auto a, auto b) { return gates_[a] > gates_[b]; });
+      for (auto const at : order) {
+        run.routing->push_back(static_cast<std::uint16_t>(chosen_[at]));
+      }
     }
   }
 
-  /// Tells the store which experts of this layer the previous mixture layer's input already points to.
+  /// Tells the store which experts of this layer the previous mixture layer's input already points
+  /// to.
   void score_early(pass<Backend>& run, float const* x) {
     auto const scope = weights_.enter(run.store);
     std::size_t const last = run.tokens - 1;
     normed_.resize(static_cast<std::size_t>(config_.hidden));
-    run.backend.rms_norm(x + last * config_.hidden, scope[norm_], config_.norm_eps, 1, normed_.data());
+    run.backend.rms_norm(
+        x + last * config_.hidden, scope[norm_], config_.norm_eps, 1, normed_.data());
     std::size_t const k = static_cast<std::size_t>(config_.top_k);
     logits_.resize(static_cast<std::size_t>(config_.experts));
     chosen_.resize(k);
@@ -133,7 +148,8 @@ class mixture_ffn {
     auto const entries = batch_.entries();
     std::size_t const room = std::max<std::size_t>(run.store.room_for(id_of(entries.front())), 1);
     bool const all_fit = entries.size() <= room && run.tokens * entries.size() <= most_kept_outputs;
-    std::size_t const set_size = all_fit ? entries.size() : std::clamp<std::size_t>(room / 2, 1, most_experts_a_set);
+    std::size_t const set_size =
+        all_fit ? entries.size() : std::clamp<std::size_t>(room / 2, 1, most_experts_a_set);
     bool const overlap = room >= 2 * set_size;
     lease current = lease_set(run, entries.first(std::min(set_size, entries.size())));
     for (std::size_t first = 0; first < entries.size(); first += set_size) {
@@ -149,15 +165,19 @@ class mixture_ffn {
     }
   }
 
-  [[nodiscard]] lease lease_set(pass<Backend>& run, std::span<expert_batch::entry const> set) const {
+  [[nodiscard]] lease lease_set(pass<Backend>& run,
+                                std::span<expert_batch::entry const> set) const {
     std::vector<block_id> ids;
     ids.reserve(set.size());
     for (auto const& one : set) { ids.push_back(id_of(one)); }
     return run.store.acquire(stream_ref::host(), ids);
   }
 
-  /// Computes the experts that are here first and the others as they arrive, then adds all in ascending order.
-  void compute_set(pass<Backend>& run, std::span<expert_batch::entry const> set, lease const& leased) {
+  /// Computes the experts that are here first and the others as they arrive, then adds all in
+  /// ascending order.
+  void compute_set(pass<Backend>& run,
+                   std::span<expert_batch::entry const> set,
+                   lease const& leased) {
     std::size_t const hidden = static_cast<std::size_t>(config_.hidden);
     std::size_t rows = 0;
     for (auto const& one : set) { rows += one.count; }
@@ -180,17 +200,23 @@ class mixture_ffn {
       tasks_.clear();
       for (auto const i : here) {
         leased.wait(i);
-        tasks_.push_back({leased[i].matrix(0), leased[i].matrix(1), leased[i].matrix(2), batch_.tokens(set[i]), out[i]});
+        tasks_.push_back({leased[i].matrix(0),
+                          leased[i].matrix(1),
+                          leased[i].matrix(2),
+                          batch_.tokens(set[i]),
+                          out[i]});
       }
       run.backend.expert_ffn(input_, tasks_);
       waiting = std::move(later);
     }
     for (std::size_t i = 0; i < set.size(); ++i) {
-      run.backend.add_weighted_rows(out[i], batch_.tokens(set[i]), batch_.weights(set[i]), hidden, sum_.data());
+      run.backend.add_weighted_rows(
+          out[i], batch_.tokens(set[i]), batch_.weights(set[i]), hidden, sum_.data());
     }
   }
 
-  /// Sets larger than this are computed in parts, so that kept outputs stay small beside the experts themselves.
+  /// Sets larger than this are computed in parts, so that kept outputs stay small beside the
+  /// experts themselves.
   static constexpr std::size_t most_kept_outputs = 1024;
   static constexpr std::size_t most_experts_a_set = 32;
 

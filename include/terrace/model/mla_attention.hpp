@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/pass.hpp>
@@ -14,14 +8,21 @@
 #include <terrace/model/weight_group.hpp>
 #include <terrace/sequence/mla_rows.hpp>
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
 namespace terrace::model {
 
-/// Multi-head latent attention in its absorbed form: queries are carried into the latent space by the key factor, so
-/// that one cached row per token serves all heads, and the mixed latent is carried out by the value factor.
+/// Multi-head latent attention in its absorbed form: queries are carried into the latent space by
+/// the key factor, so that one cached row per token serves all heads, and the mixed latent is
+/// carried out by the value factor.
 ///
-/// The two factors are separate tensors in GGUF (attn_k_b, already transposed, and attn_v_b) and one interleaved
-/// tensor in safetensors (attn_kv_b: per head the key rows, then the value rows). They are read as float32 products in
-/// both numerics, since their inputs are short head slices.
+/// The two factors are separate tensors in GGUF (attn_k_b, already transposed, and attn_v_b) and
+/// one interleaved tensor in safetensors (attn_kv_b: per head the key rows, then the value rows).
+/// They are read as float32 products in both numerics, since their inputs are short head slices.
 /// Source: DeepSeek-V2 report, section 2.1; row orders as in models of the DeepSeek-V3 shape.
 template <class Backend>
 class mla_attention {
@@ -32,8 +33,14 @@ class mla_attention {
     bool half_kv = false;
   };
 
-  mla_attention(format::catalog const& catalog, decoder_config const& config, int layer, options how)
-      : config_{config}, how_{std::move(how)}, layer_{static_cast<std::size_t>(layer)}, weights_{catalog} {
+  mla_attention(format::catalog const& catalog,
+                decoder_config const& config,
+                int layer,
+                options how)
+      : config_{config},
+        how_{std::move(how)},
+        layer_{static_cast<std::size_t>(layer)},
+        weights_{catalog} {
     std::string const prefix = "blk." + std::to_string(layer) + ".";
     int const query_rows = config.heads * (config.nope_dim + config.rope_dim);
     int const row = config.kv_lora + config.rope_dim;
@@ -49,13 +56,17 @@ class mla_attention {
     kv_a_norm_ = weights_.add(prefix + "attn_kv_a_norm.weight", 1, config.kv_lora);
     split_ = weights_.has(prefix + "attn_k_b.weight");
     if (split_) {
-      k_b_ = weights_.add(prefix + "attn_k_b.weight", config.heads * config.kv_lora, config.nope_dim);
-      v_b_ = weights_.add(prefix + "attn_v_b.weight", config.heads * config.value_dim, config.kv_lora);
+      k_b_ =
+          weights_.add(prefix + "attn_k_b.weight", config.heads * config.kv_lora, config.nope_dim);
+      v_b_ =
+          weights_.add(prefix + "attn_v_b.weight", config.heads * config.value_dim, config.kv_lora);
     } else {
-      kv_b_ = weights_.add(prefix + "attn_kv_b.weight", config.heads * (config.nope_dim + config.value_dim),
+      kv_b_ = weights_.add(prefix + "attn_kv_b.weight",
+                           config.heads * (config.nope_dim + config.value_dim),
                            config.kv_lora);
     }
-    out_ = weights_.add(prefix + "attn_output.weight", config.hidden, config.heads * config.value_dim);
+    out_ =
+        weights_.add(prefix + "attn_output.weight", config.hidden, config.heads * config.value_dim);
   }
 
   [[nodiscard]] static std::size_t page_bytes(decoder_config const& config, bool half_kv) noexcept {
@@ -81,7 +92,8 @@ class mla_attention {
 
     norm_latents(run, scope);
     rotate(run, rows_.data(), 1, row, config_.kv_lora);
-    rotate(run, queries_.data(), config_.heads, config_.nope_dim + config_.rope_dim, config_.nope_dim);
+    rotate(
+        run, queries_.data(), config_.heads, config_.nope_dim + config_.rope_dim, config_.nope_dim);
 
     kernel::cpu::attention_shape const shape{.tokens = tokens,
                                              .heads = static_cast<std::size_t>(config_.heads),
@@ -91,7 +103,8 @@ class mla_attention {
                                              .first_position = run.first_position,
                                              .scale = static_cast<float>(how_.score_scale)};
     kernel::cpu::kv_pages const cache{
-        sequence::mla_row_layout(config_.kv_lora, config_.rope_dim, how_.half_kv), run.rows.layer(layer_)};
+        sequence::mla_row_layout(config_.kv_lora, config_.rope_dim, how_.half_kv),
+        run.rows.layer(layer_)};
     backend.store_kv(shape, rows_.data(), nullptr, cache);
 
     absorb_queries(run, scope);
@@ -118,8 +131,8 @@ class mla_attention {
     }
     compressed_.resize(run.tokens * config_.q_lora);
     backend.matmul(scope[q_a_], input_, compressed_.data());
-    backend.rms_norm(compressed_.data(), scope[q_a_norm_], config_.norm_eps, run.tokens,
-                     compressed_.data());
+    backend.rms_norm(
+        compressed_.data(), scope[q_a_norm_], config_.norm_eps, run.tokens, compressed_.data());
     backend.prepare(input_, compressed_.data(), run.tokens, config_.q_lora);
     backend.matmul(scope[q_], input_, queries_.data());
   }
@@ -133,7 +146,8 @@ class mla_attention {
     }
   }
 
-  /// absorbed_ [tokens, heads, latent + rope]: the key factor applied to the unrotated part, the rotated part copied.
+  /// absorbed_ [tokens, heads, latent + rope]: the key factor applied to the unrotated part, the
+  /// rotated part copied.
   void absorb_queries(pass<Backend>& run, weight_group::scope const& scope) {
     std::size_t const heads = static_cast<std::size_t>(config_.heads);
     std::size_t const from = static_cast<std::size_t>(config_.nope_dim + config_.rope_dim);
@@ -152,7 +166,8 @@ class mla_attention {
     }
     run.backend.head_products(tasks_, run.tokens);
     for (std::size_t row = 0; row < run.tokens * heads; ++row) {
-      std::copy_n(queries_.data() + row * from + config_.nope_dim, config_.rope_dim,
+      std::copy_n(queries_.data() + row * from + config_.nope_dim,
+                  config_.rope_dim,
                   absorbed_.data() + row * to + config_.kv_lora);
     }
   }
@@ -164,8 +179,9 @@ class mla_attention {
     std::size_t const to = static_cast<std::size_t>(config_.value_dim);
     tasks_.clear();
     for (std::size_t head = 0; head < heads; ++head) {
-      auto const factor = split_ ? scope[v_b_].rows_from(head * to, to)
-                                 : scope[kv_b_].rows_from(head * rows_a_head() + config_.nope_dim, to);
+      auto const factor = split_
+                              ? scope[v_b_].rows_from(head * to, to)
+                              : scope[kv_b_].rows_from(head * rows_a_head() + config_.nope_dim, to);
       tasks_.push_back({.factor = factor,
                         .in = latent_.data() + head * from,
                         .in_stride = heads * from,
@@ -195,8 +211,8 @@ class mla_attention {
   std::size_t layer_;
   weight_group weights_;
   bool split_ = false;
-  std::size_t norm_ = 0, q_a_ = 0, q_a_norm_ = 0, q_ = 0, kv_a_ = 0, kv_a_norm_ = 0, k_b_ = 0, v_b_ = 0, kv_b_ = 0,
-              out_ = 0;
+  std::size_t norm_ = 0, q_a_ = 0, q_a_norm_ = 0, q_ = 0, kv_a_ = 0, kv_a_norm_ = 0, k_b_ = 0,
+              v_b_ = 0, kv_b_ = 0, out_ = 0;
   typename Backend::activations input_;
   std::vector<typename Backend::head_task> tasks_;
   std::vector<float> normed_, compressed_, queries_, rows_, absorbed_, latent_, mixed_, projected_;

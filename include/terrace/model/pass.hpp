@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/chain/any_store.hpp>
+#include <terrace/sequence/row_pages.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-
-#include <terrace/chain/any_store.hpp>
-#include <terrace/sequence/row_pages.hpp>
 
 namespace terrace::model {
 
@@ -15,13 +15,14 @@ template <class Backend>
 struct pass {
   Backend& backend;
   any_store& store;
-  sequence::row_pages& rows;         ///< sequence state; already grown to first_position + tokens
+  sequence::row_pages& rows;  ///< sequence state; already grown to first_position + tokens
   typename Backend::rope_table const& angles;  ///< of this batch's positions
-  std::size_t first_position = 0;    ///< of token 0 of the batch
+  std::size_t first_position = 0;              ///< of token 0 of the batch
   std::size_t tokens = 0;
-  bool read_ahead = true;            ///< start the next step's dense blocks while this one computes
-  bool look_ahead = false;           ///< score the next layer's router early and hint the store
-  std::vector<std::uint16_t>* routing = nullptr;  ///< appended [tokens][top_k] per mixture layer, by descending weight
+  bool read_ahead = true;   ///< start the next step's dense blocks while this one computes
+  bool look_ahead = false;  ///< score the next layer's router early and hint the store
+  std::vector<std::uint16_t>* routing =
+      nullptr;  ///< appended [tokens][top_k] per mixture layer, by descending weight
 };
 
 }  // namespace terrace::model

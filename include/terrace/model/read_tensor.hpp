@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/format/byte_source.hpp>
+#include <terrace/format/catalog.hpp>
+#include <terrace/quant/decode.hpp>
+
 #include <cstddef>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include <terrace/format/byte_source.hpp>
-#include <terrace/format/catalog.hpp>
-#include <terrace/quant/decode.hpp>
-
 namespace terrace::model {
 
-/// A small dense tensor as float32, read from its file at once and past any store: for constants a model needs before
-/// there is a store, such as rotation divisors. Errors: format_error if it is missing, io_error.
-[[nodiscard]] inline std::vector<float> read_tensor(format::catalog const& catalog, std::string_view name) {
+/// A small dense tensor as float32, read from its file at once and past any store: for constants a
+/// model needs before there is a store, such as rotation divisors. Errors: format_error if it is
+/// missing, io_error.
+[[nodiscard]] inline std::vector<float> read_tensor(format::catalog const& catalog,
+                                                    std::string_view name) {
   auto const& place = catalog.get(name);
   block_info const& info = *catalog.find_block(place.block);
   std::vector<std::byte> bytes(info.bytes);

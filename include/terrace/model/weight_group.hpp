@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/chain/any_store.hpp>
+#include <terrace/core/block.hpp>
+#include <terrace/core/error.hpp>
+#include <terrace/core/stream_ref.hpp>
+#include <terrace/format/catalog.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,18 +15,12 @@
 #include <string_view>
 #include <vector>
 
-#include <terrace/chain/any_store.hpp>
-#include <terrace/core/block.hpp>
-#include <terrace/core/error.hpp>
-#include <terrace/core/stream_ref.hpp>
-#include <terrace/format/catalog.hpp>
-
 namespace terrace::model {
 
 /// Dense tensors that one step of a forward pass reads together, resolved and shape-checked once.
 ///
-/// While a `scope` lives the tensors are leased. A group that was `hold`-ed keeps one lease for good, and its scopes
-/// cost nothing.
+/// While a `scope` lives the tensors are leased. A group that was `hold`-ed keeps one lease for
+/// good, and its scopes cost nothing.
 class weight_group {
  public:
   weight_group() = default;
@@ -31,11 +31,13 @@ class weight_group {
   std::size_t add(std::string_view name, std::int64_t rows, std::int64_t cols) {
     auto const& place = catalog_->get(name);
     auto const& layout = place.layout;
-    if (layout.rows != static_cast<std::uint64_t>(rows) || layout.cols != static_cast<std::uint64_t>(cols)) {
-      throw format_error{catalog_->files().front().string() + ": tensor `" + std::string{name} + "` has " +
-                         std::to_string(layout.cols) + " columns and " + std::to_string(layout.rows) +
-                         " rows where the model's sizes ask for " + std::to_string(cols) + " and " +
-                         std::to_string(rows) + "; the file is damaged or of another model"};
+    if (layout.rows != static_cast<std::uint64_t>(rows) ||
+        layout.cols != static_cast<std::uint64_t>(cols)) {
+      throw format_error{catalog_->files().front().string() + ": tensor `" + std::string{name} +
+                         "` has " + std::to_string(layout.cols) + " columns and " +
+                         std::to_string(layout.rows) + " rows where the model's sizes ask for " +
+                         std::to_string(cols) + " and " + std::to_string(rows) +
+                         "; the file is damaged or of another model"};
     }
     ids_.push_back(place.block);
     layouts_.push_back(layout);

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/error.hpp>
+#include <terrace/kernel/cpu/backend.hpp>
+#include <terrace/model/decoder.hpp>
+#include <terrace/model/kimi_k2.hpp>
+#include <terrace/model/llama.hpp>
+#include <terrace/model/minimax_m2.hpp>
+#include <terrace/runtime/pipeline.hpp>
+#include <terrace/sequence/paged_kv.hpp>
+#include <terrace/sequence/row_pages.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -13,38 +23,34 @@
 #include <utility>
 #include <vector>
 
-#include <terrace/core/error.hpp>
-#include <terrace/kernel/cpu/backend.hpp>
-#include <terrace/model/decoder.hpp>
-#include <terrace/model/kimi_k2.hpp>
-#include <terrace/model/llama.hpp>
-#include <terrace/model/minimax_m2.hpp>
-#include <terrace/runtime/pipeline.hpp>
-#include <terrace/sequence/paged_kv.hpp>
-#include <terrace/sequence/row_pages.hpp>
-
 namespace terrace::runtime {
 
 namespace detail {
 
-[[nodiscard]] inline int planned_context(model::decoder_config const& config, pipeline_options const& options) {
-  int const wanted = options.context_tokens > 0 ? options.context_tokens : std::min(config.context, 4096);
+[[nodiscard]] inline int planned_context(model::decoder_config const& config,
+                                         pipeline_options const& options) {
+  int const wanted =
+      options.context_tokens > 0 ? options.context_tokens : std::min(config.context, 4096);
   if (wanted > config.context) {
-    throw contract_error{"a context of " + std::to_string(wanted) + " tokens was asked for, but the model was made for " +
+    throw contract_error{"a context of " + std::to_string(wanted) +
+                         " tokens was asked for, but the model was made for " +
                          std::to_string(config.context) + "; ask for at most that"};
   }
   return wanted;
 }
 
 /// -log softmax(logits)[target], summed in double.
-[[nodiscard]] inline float negative_log_likelihood(std::span<float const> logits, std::int32_t target, int position) {
+[[nodiscard]] inline float negative_log_likelihood(std::span<float const> logits,
+                                                   std::int32_t target,
+                                                   int position) {
   float const largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (float const one : logits) { sum += std::exp(static_cast<double>(one) - largest); }
   double const value = std::log(sum) + largest - logits[static_cast<std::size_t>(target)];
   if (!std::isfinite(value)) {
     throw error{"the logits at position " + std::to_string(position) +
-                " hold a value that is not finite; the weights are damaged or of another type than they say"};
+                " hold a value that is not finite; the weights are damaged or of another type than "
+                "they say"};
   }
   return static_cast<float>(value);
 }
@@ -59,19 +65,26 @@ class basic_pipeline final : public pipeline {
   using decoder = model::decoder<Backend, attention>;
 
   /// The family's decoder for a catalog, without any weight.
-  [[nodiscard]] static decoder make_decoder(format::catalog const& catalog, pipeline_options const& options) {
+  [[nodiscard]] static decoder make_decoder(format::catalog const& catalog,
+                                            pipeline_options const& options) {
     auto config = Family::read_config(catalog.meta());
     config.vocab = vocabulary_of(catalog);
     auto const how = Family::template attention_options<Backend>(catalog, config, options.half_kv);
     return decoder{catalog, std::move(config), how};
   }
 
-  basic_pipeline(format::catalog const& catalog, any_store& store, pipeline_options options, plan const& how)
+  basic_pipeline(format::catalog const& catalog,
+                 any_store& store,
+                 pipeline_options options,
+                 plan const& how)
       : options_{std::move(options)},
         store_{store},
         backend_{options_.threads, options_.mode},
         decoder_{make_decoder(catalog, options_)},
-        rows_{store, attention::page_kind, decoder_.config().layers, sequence::page_tokens,
+        rows_{store,
+              attention::page_kind,
+              decoder_.config().layers,
+              sequence::page_tokens,
               attention::page_bytes(decoder_.config(), options_.half_kv)},
         frequencies_{decoder_.frequencies()},
         context_tokens_{detail::planned_context(decoder_.config(), options_)} {
@@ -130,7 +143,8 @@ class basic_pipeline final : public pipeline {
   void record_routing(std::vector<std::uint16_t>* experts) noexcept override { routing_ = experts; }
 
  private:
-  /// Rows of logits computed at once for likelihoods; a whole chunk of a large vocabulary would dwarf the model.
+  /// Rows of logits computed at once for likelihoods; a whole chunk of a large vocabulary would
+  /// dwarf the model.
   static constexpr std::size_t logit_rows = 16;
 
   [[nodiscard]] static int vocabulary_of(format::catalog const& catalog) {
@@ -149,8 +163,9 @@ class basic_pipeline final : public pipeline {
       }
     }
     if (ids.size() > static_cast<std::size_t>(context_tokens_ - position_)) {
-      throw contract_error{std::to_string(ids.size()) + " tokens after " + std::to_string(position_) +
-                           " do not fit a context of " + std::to_string(context_tokens_) +
+      throw contract_error{std::to_string(ids.size()) + " tokens after " +
+                           std::to_string(position_) + " do not fit a context of " +
+                           std::to_string(context_tokens_) +
                            "; ask for a longer context (--ctx) or give fewer"};
     }
   }
@@ -170,7 +185,10 @@ class basic_pipeline final : public pipeline {
   void run(std::span<std::int32_t const> ids) {
     rows_.grow(static_cast<std::size_t>(position_) + ids.size());
     layer_major_.clear();
-    Backend::make_angles(angles_, static_cast<std::size_t>(position_), ids.size(), frequencies_.per_pair,
+    Backend::make_angles(angles_,
+                         static_cast<std::size_t>(position_),
+                         ids.size(),
+                         frequencies_.per_pair,
                          frequencies_.magnitude);
     auto pass = make_pass(ids.size());
     decoder_.run(pass, ids);
@@ -188,19 +206,22 @@ class basic_pipeline final : public pipeline {
     std::size_t const layers = static_cast<std::size_t>(decoder_.config().mixture_layers());
     for (std::size_t token = 0; token < tokens; ++token) {
       for (std::size_t layer = 0; layer < layers; ++layer) {
-        auto const from = layer_major_.begin() + static_cast<std::ptrdiff_t>((layer * tokens + token) * k);
+        auto const from =
+            layer_major_.begin() + static_cast<std::ptrdiff_t>((layer * tokens + token) * k);
         routing_->insert(routing_->end(), from, from + static_cast<std::ptrdiff_t>(k));
       }
     }
   }
 
-  /// Reads pinned blocks in sets, so that a drive sees a deep queue, and lets groups that are wholly pinned keep them.
+  /// Reads pinned blocks in sets, so that a drive sees a deep queue, and lets groups that are
+  /// wholly pinned keep them.
   void load_pinned(format::catalog const& catalog, plan const& how) {
     static constexpr std::size_t set_size = 16;
     std::uint64_t total = 0, done = 0;
     for (auto const id : how.pinned) { total += catalog.find_block(id)->bytes; }
     for (std::size_t first = 0; first < how.pinned.size(); first += set_size) {
-      auto const ids = std::span{how.pinned}.subspan(first, std::min(set_size, how.pinned.size() - first));
+      auto const ids =
+          std::span{how.pinned}.subspan(first, std::min(set_size, how.pinned.size() - first));
       pinned_.push_back(store_.acquire(stream_ref::host(), ids));
       pinned_.back().wait_all();
       for (auto const id : ids) { done += catalog.find_block(id)->bytes; }
@@ -210,8 +231,9 @@ class basic_pipeline final : public pipeline {
     for (auto const id : how.pinned) { kept.insert(static_cast<std::uint64_t>(id)); }
     for (auto const& step : decoder_.steps()) {
       auto const ids = step.weights->ids();
-      bool const whole =
-          std::all_of(ids.begin(), ids.end(), [&](block_id id) { return kept.contains(static_cast<std::uint64_t>(id)); });
+      bool const whole = std::all_of(ids.begin(), ids.end(), [&](block_id id) {
+        return kept.contains(static_cast<std::uint64_t>(id));
+      });
       if (whole) { step.weights->hold(store_); }
     }
   }
@@ -238,8 +260,12 @@ template <class F>
 auto with_family(format::catalog const& catalog, F&& f) {
   auto const architecture = catalog.architecture();
   if (architecture == model::llama::architecture) { return f.template operator()<model::llama>(); }
-  if (architecture == model::minimax_m2::architecture) { return f.template operator()<model::minimax_m2>(); }
-  if (architecture == model::kimi_k2::architecture) { return f.template operator()<model::kimi_k2>(); }
+  if (architecture == model::minimax_m2::architecture) {
+    return f.template operator()<model::minimax_m2>();
+  }
+  if (architecture == model::kimi_k2::architecture) {
+    return f.template operator()<model::kimi_k2>();
+  }
   throw not_supported{catalog.files().front().string() + ": the architecture `" + architecture +
                       "` is not one terrace runs; llama, minimax-m2 and deepseek2 (Kimi K2) are"};
 }
@@ -264,14 +290,18 @@ inline requirements inspect(format::catalog const& catalog,
     needs.experts = config.experts;
     needs.top_k = config.top_k;
     auto const pages =
-        (static_cast<std::uint64_t>(needs.context_tokens) + sequence::page_tokens - 1) / sequence::page_tokens;
+        (static_cast<std::uint64_t>(needs.context_tokens) + sequence::page_tokens - 1) /
+        sequence::page_tokens;
     needs.state_bytes = pages * static_cast<std::uint64_t>(config.layers) *
                         counted(concrete::attention::page_bytes(config, options.half_kv));
     for (auto const& one : decoder.steps()) {
       requirements::step step;
-      for (auto const id : one.weights->ids()) { step.dense.push_back({id, counted(catalog.find_block(id)->bytes)}); }
+      for (auto const id : one.weights->ids()) {
+        step.dense.push_back({id, counted(catalog.find_block(id)->bytes)});
+      }
       if (one.mixture_layer >= 0) {
-        auto const first = expert_block(layer_id{static_cast<std::uint32_t>(one.mixture_layer)}, expert_id{0});
+        auto const first =
+            expert_block(layer_id{static_cast<std::uint32_t>(one.mixture_layer)}, expert_id{0});
         step.layer = layer_of(first);
         step.expert_bytes = counted(catalog.find_block(first)->bytes);
       }
@@ -286,7 +316,8 @@ inline std::unique_ptr<pipeline> make_pipeline(format::catalog const& catalog,
                                                pipeline_options const& options,
                                                plan const& how) {
   return detail::with_family(catalog, [&]<class Family>() -> std::unique_ptr<pipeline> {
-    return std::make_unique<basic_pipeline<Family, kernel::cpu::backend>>(catalog, store, options, how);
+    return std::make_unique<basic_pipeline<Family, kernel::cpu::backend>>(
+        catalog, store, options, how);
   });
 }
 

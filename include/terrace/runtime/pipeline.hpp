@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/chain/any_store.hpp>
+#include <terrace/core/numerics.hpp>
+#include <terrace/core/units.hpp>
+#include <terrace/format/catalog.hpp>
+#include <terrace/runtime/plan.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -8,12 +14,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include <terrace/chain/any_store.hpp>
-#include <terrace/core/numerics.hpp>
-#include <terrace/core/units.hpp>
-#include <terrace/format/catalog.hpp>
-#include <terrace/runtime/plan.hpp>
 
 namespace terrace::runtime {
 
@@ -29,17 +29,20 @@ struct pipeline_options {
   std::function<void(std::uint64_t, std::uint64_t)> on_load;
 };
 
-/// One model bound to a store: ids in, logits out. Holds one sequence. Used by one thread at a time.
+/// One model bound to a store: ids in, logits out. Holds one sequence. Used by one thread at a
+/// time.
 class pipeline {
  public:
   virtual ~pipeline() = default;
 
-  /// Appends `ids` to the sequence and returns the logits [vocab] of the last of them, valid until the next call.
+  /// Appends `ids` to the sequence and returns the logits [vocab] of the last of them, valid until
+  /// the next call.
   /// Errors: contract_error for no ids, an id outside the vocabulary or a full context; what the store throws. After an
   ///         error the sequence must be reset.
   [[nodiscard]] virtual std::span<float const> decode(std::span<std::int32_t const> ids) = 0;
 
-  /// Negative log-likelihood (natural log) of ids[1..] given what precedes each, as a sequence of its own.
+  /// Negative log-likelihood (natural log) of ids[1..] given what precedes each, as a sequence of
+  /// its own.
   [[nodiscard]] virtual std::vector<float> nll(std::span<std::int32_t const> ids) = 0;
 
   /// Forgets the sequence and gives its state back.
@@ -48,7 +51,8 @@ class pipeline {
   [[nodiscard]] virtual int context_tokens() const noexcept = 0;
   [[nodiscard]] virtual int vocab_size() const noexcept = 0;
 
-  /// From now on appends each token's experts, [mixture layer][top_k] by descending weight; null stops it.
+  /// From now on appends each token's experts, [mixture layer][top_k] by descending weight; null
+  /// stops it.
   virtual void record_routing(std::vector<std::uint16_t>* experts) noexcept = 0;
 
  protected:
@@ -57,13 +61,15 @@ class pipeline {
   pipeline& operator=(pipeline const&) = default;
 };
 
-/// What a catalog's model asks of memory. `counted` gives what the fastest tier counts for a number of bytes.
+/// What a catalog's model asks of memory. `counted` gives what the fastest tier counts for a number
+/// of bytes.
 /// Errors: format_error or not_supported for a model terrace cannot run, before any weight is read.
 [[nodiscard]] requirements inspect(format::catalog const& catalog,
                                    pipeline_options const& options,
                                    std::function<std::uint64_t(std::uint64_t)> const& counted);
 
-/// Binds a model to a store, reading what the plan pins. Catalog and store must outlive the pipeline.
+/// Binds a model to a store, reading what the plan pins. Catalog and store must outlive the
+/// pipeline.
 [[nodiscard]] std::unique_ptr<pipeline> make_pipeline(format::catalog const& catalog,
                                                       any_store& store,
                                                       pipeline_options const& options,

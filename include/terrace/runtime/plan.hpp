@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/error.hpp>
+#include <terrace/core/ids.hpp>
+#include <terrace/core/units.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -11,19 +15,17 @@
 #include <unordered_set>
 #include <vector>
 
-#include <terrace/core/error.hpp>
-#include <terrace/core/ids.hpp>
-#include <terrace/core/units.hpp>
-
 namespace terrace::runtime {
 
-/// What a model asks of memory, known before any store exists. Bytes are as the fastest tier counts them.
+/// What a model asks of memory, known before any store exists. Bytes are as the fastest tier counts
+/// them.
 struct requirements {
   struct block {
     block_id id{};
     std::uint64_t bytes = 0;
   };
-  /// Blocks that are leased together: dense ones, and for a mixture layer some of its experts beside them.
+  /// Blocks that are leased together: dense ones, and for a mixture layer some of its experts
+  /// beside them.
   struct step {
     std::vector<block> dense;
     std::uint64_t expert_bytes = 0;  ///< of one expert of this layer; 0 without experts
@@ -69,26 +71,28 @@ struct requirements {
 };
 
 struct plan_request {
-  std::string tier = "dram";                  ///< the fastest level, as named in sentences and options
-  std::uint64_t capacity_bytes = 0;           ///< of the fastest level, staging included
+  std::string tier = "dram";         ///< the fastest level, as named in sentences and options
+  std::uint64_t capacity_bytes = 0;  ///< of the fastest level, staging included
   std::uint64_t staging_bytes = 0;
-  std::size_t expert_slots = 0;               ///< most experts resident at once; 0 leaves it to the capacity
-  std::vector<block_id> must_pin{};           ///< placed with `:pin`
-  std::vector<block_id> not_here{};           ///< placed in another level: neither pinned nor counted here
-  std::vector<block_id> not_kept{};           ///< placed at home: counted while in use, never pinned
+  std::size_t expert_slots = 0;      ///< most experts resident at once; 0 leaves it to the capacity
+  std::vector<block_id> must_pin{};  ///< placed with `:pin`
+  std::vector<block_id> not_here{};  ///< placed in another level: neither pinned nor counted here
+  std::vector<block_id> not_kept{};  ///< placed at home: counted while in use, never pinned
 };
 
-/// How the fastest level will be used. A contract: the level never holds more than `predicted_peak_bytes`.
+/// How the fastest level will be used. A contract: the level never holds more than
+/// `predicted_peak_bytes`.
 struct plan {
-  std::vector<block_id> pinned;           ///< leased for as long as the pipeline lives
+  std::vector<block_id> pinned;  ///< leased for as long as the pipeline lives
   std::uint64_t pinned_bytes = 0;
   std::uint64_t state_bytes = 0;
   std::uint64_t staging_bytes = 0;
-  std::uint64_t working_bytes = 0;        ///< most that one step leases beside what is pinned
-  std::uint64_t cache_bytes = 0;          ///< what is left for experts and streamed blocks, working_bytes included
-  std::uint64_t minimum_bytes = 0;        ///< smallest capacity that works
+  std::uint64_t working_bytes = 0;  ///< most that one step leases beside what is pinned
+  std::uint64_t cache_bytes =
+      0;  ///< what is left for experts and streamed blocks, working_bytes included
+  std::uint64_t minimum_bytes = 0;  ///< smallest capacity that works
   std::uint64_t predicted_peak_bytes = 0;
-  std::size_t expert_slots = 0;           ///< experts that fit at once under the slot limit and the bytes
+  std::size_t expert_slots = 0;  ///< experts that fit at once under the slot limit and the bytes
 };
 
 namespace detail {
@@ -104,19 +108,26 @@ class working_set {
     bool const fresh = pinned_.insert(static_cast<std::uint64_t>(id)).second;
     if (fresh && kind_of(id) == block_kind::expert) { ++pinned_experts_[layer_of(id)]; }
   }
-  [[nodiscard]] bool elsewhere(block_id id) const { return elsewhere_.contains(static_cast<std::uint64_t>(id)); }
-  [[nodiscard]] bool pinned(block_id id) const { return pinned_.contains(static_cast<std::uint64_t>(id)); }
+  [[nodiscard]] bool elsewhere(block_id id) const {
+    return elsewhere_.contains(static_cast<std::uint64_t>(id));
+  }
+  [[nodiscard]] bool pinned(block_id id) const {
+    return pinned_.contains(static_cast<std::uint64_t>(id));
+  }
   [[nodiscard]] std::uint64_t largest_step() const {
     std::uint64_t most = 0;
     for (auto const& step : needs_->steps) {
-      most = std::max(most, dense_bytes(step) + step.expert_bytes * std::min(experts_, floating_experts(step)));
+      most = std::max(
+          most, dense_bytes(step) + step.expert_bytes * std::min(experts_, floating_experts(step)));
     }
     return most;
   }
   /// Most expert slots that one step leases beside the pinned ones.
   [[nodiscard]] std::uint64_t largest_expert_set() const {
     std::uint64_t most = 0;
-    for (auto const& step : needs_->steps) { most = std::max(most, std::min(experts_, floating_experts(step))); }
+    for (auto const& step : needs_->steps) {
+      most = std::max(most, std::min(experts_, floating_experts(step)));
+    }
     return most;
   }
   [[nodiscard]] std::uint64_t pinned_experts() const {
@@ -124,7 +135,8 @@ class working_set {
     for (auto const& [layer, count] : pinned_experts_) { sum += count; }
     return sum;
   }
-  /// Bytes of all blocks that may come to be here beside the pinned ones, `slots` experts among them at most.
+  /// Bytes of all blocks that may come to be here beside the pinned ones, `slots` experts among
+  /// them at most.
   [[nodiscard]] std::uint64_t floating_bytes(std::uint64_t slots) const {
     std::uint64_t dense = 0, experts = 0, largest = 0;
     for (auto const& one : needs_->distinct_dense()) {
@@ -150,7 +162,8 @@ class working_set {
   [[nodiscard]] std::uint64_t floating_experts(requirements::step const& step) const {
     if (step.expert_bytes == 0 || elsewhere(expert_block(step.layer, expert_id{0}))) { return 0; }
     auto const pinned = pinned_experts_.find(step.layer);
-    return static_cast<std::uint64_t>(needs_->experts) - (pinned == pinned_experts_.end() ? 0 : pinned->second);
+    return static_cast<std::uint64_t>(needs_->experts) -
+           (pinned == pinned_experts_.end() ? 0 : pinned->second);
   }
 
   requirements const* needs_;
@@ -172,23 +185,29 @@ class working_set {
   return std::nullopt;
 }
 
-inline void check_expert_slots(working_set const& least, requirements const& needs, plan_request const& request) {
+inline void check_expert_slots(working_set const& least,
+                               requirements const& needs,
+                               plan_request const& request) {
   std::uint64_t const smallest = least.pinned_experts() + least.largest_expert_set();
-  if (needs.experts == 0 || request.expert_slots == 0 || request.expert_slots >= smallest) { return; }
-  throw out_of_capacity{std::to_string(request.expert_slots) + " expert slots are too few: a token uses " +
-                            std::to_string(needs.top_k) + " experts of a layer at once" +
-                            (least.pinned_experts() == 0
-                                 ? ""
-                                 : ", and " + std::to_string(least.pinned_experts()) + " are pinned") +
-                            "; the smallest number that works is " + std::to_string(smallest),
-                        smallest,
-                        request.expert_slots};
+  if (needs.experts == 0 || request.expert_slots == 0 || request.expert_slots >= smallest) {
+    return;
+  }
+  throw out_of_capacity{
+      std::to_string(request.expert_slots) + " expert slots are too few: a token uses " +
+          std::to_string(needs.top_k) + " experts of a layer at once" +
+          (least.pinned_experts() == 0
+               ? ""
+               : ", and " + std::to_string(least.pinned_experts()) + " are pinned") +
+          "; the smallest number that works is " + std::to_string(smallest),
+      smallest,
+      request.expert_slots};
 }
 
 }  // namespace detail
 
-/// Decides what is pinned: what placement asks for, then dense blocks in order of use while what remains still holds
-/// the largest step. Every token reads every dense block, so none is worth less than an expert.
+/// Decides what is pinned: what placement asks for, then dense blocks in order of use while what
+/// remains still holds the largest step. Every token reads every dense block, so none is worth less
+/// than an expert.
 ///
 /// Errors: out_of_capacity with the smallest capacity, or the smallest number of expert slots, that works.
 [[nodiscard]] inline plan make_plan(requirements const& needs, plan_request const& request) {
@@ -209,13 +228,14 @@ inline void check_expert_slots(working_set const& least, requirements const& nee
   detail::check_expert_slots(least, needs, request);
   result.minimum_bytes = fixed + result.pinned_bytes + least.largest_step();
   if (request.capacity_bytes < result.minimum_bytes) {
-    throw out_of_capacity{"--" + request.tier + " " + std::to_string(request.capacity_bytes) + " (" +
-                              format_size(request.capacity_bytes) + ") is too small: sequence state takes " +
-                              format_size(needs.state_bytes) + ", staging " + format_size(request.staging_bytes) +
-                              " and the largest step of a token " + format_size(least.largest_step()) +
-                              "; the smallest value that works is " + std::to_string(result.minimum_bytes),
-                          result.minimum_bytes,
-                          request.capacity_bytes};
+    throw out_of_capacity{
+        "--" + request.tier + " " + std::to_string(request.capacity_bytes) + " (" +
+            format_size(request.capacity_bytes) + ") is too small: sequence state takes " +
+            format_size(needs.state_bytes) + ", staging " + format_size(request.staging_bytes) +
+            " and the largest step of a token " + format_size(least.largest_step()) +
+            "; the smallest value that works is " + std::to_string(result.minimum_bytes),
+        result.minimum_bytes,
+        request.capacity_bytes};
   }
   std::uint64_t spare = request.capacity_bytes - fixed - result.pinned_bytes;
   std::unordered_set<std::uint64_t> not_kept;
@@ -235,11 +255,16 @@ inline void check_expert_slots(working_set const& least, requirements const& nee
   for (auto const& step : needs.steps) { expert_bytes = std::max(expert_bytes, step.expert_bytes); }
   if (expert_bytes > 0) {
     std::uint64_t const fit = spare / expert_bytes;
-    result.expert_slots = static_cast<std::size_t>(std::min<std::uint64_t>(fit, needs.all_expert_blocks()));
-    if (request.expert_slots != 0) { result.expert_slots = std::min(result.expert_slots, request.expert_slots); }
+    result.expert_slots =
+        static_cast<std::size_t>(std::min<std::uint64_t>(fit, needs.all_expert_blocks()));
+    if (request.expert_slots != 0) {
+      result.expert_slots = std::min(result.expert_slots, request.expert_slots);
+    }
   }
-  std::uint64_t const slots = request.expert_slots == 0 ? needs.all_expert_blocks() : request.expert_slots;
-  std::uint64_t const floating = least.floating_bytes(slots - std::min(slots, least.pinned_experts()));
+  std::uint64_t const slots =
+      request.expert_slots == 0 ? needs.all_expert_blocks() : request.expert_slots;
+  std::uint64_t const floating =
+      least.floating_bytes(slots - std::min(slots, least.pinned_experts()));
   result.predicted_peak_bytes = fixed + result.pinned_bytes + std::min(spare, floating);
   return result;
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-
 #include <terrace/kernel/cpu/attention.hpp>
 #include <terrace/sequence/paged_kv.hpp>
 
+#include <cstddef>
+
 namespace terrace::sequence {
 
-/// A page of latent attention: one row per token for all heads, the normed latent first and the rotated key part after
-/// it. The value of a token is the latent itself, so V is the first `latent` elements of the K row.
+/// A page of latent attention: one row per token for all heads, the normed latent first and the
+/// rotated key part after it. The value of a token is the latent itself, so V is the first `latent`
+/// elements of the K row.
 [[nodiscard]] constexpr kernel::cpu::kv_layout mla_row_layout(std::size_t latent,
                                                               std::size_t rope,
                                                               bool half) noexcept {
@@ -22,7 +23,9 @@ namespace terrace::sequence {
           .v_head_stride = 0,
           .v_token_stride = latent + rope};
 }
-[[nodiscard]] constexpr std::size_t mla_row_bytes(std::size_t latent, std::size_t rope, bool half) noexcept {
+[[nodiscard]] constexpr std::size_t mla_row_bytes(std::size_t latent,
+                                                  std::size_t rope,
+                                                  bool half) noexcept {
   return page_tokens * (latent + rope) * (half ? 2 : 4);
 }
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-
 #include <terrace/kernel/cpu/attention.hpp>
+
+#include <cstddef>
 
 namespace terrace::sequence {
 
 inline constexpr std::size_t page_tokens = 64;
 
 /// A page of keys and values of grouped-query attention: K [kv_heads, page_tokens, key_dim], then
-/// V [kv_heads, page_tokens, value_dim]; float32, or IEEE half when `half`. Offsets and strides are in elements.
+/// V [kv_heads, page_tokens, value_dim]; float32, or IEEE half when `half`. Offsets and strides are
+/// in elements.
 [[nodiscard]] constexpr kernel::cpu::kv_layout paged_kv_layout(std::size_t kv_heads,
                                                                std::size_t key_dim,
                                                                std::size_t value_dim,
