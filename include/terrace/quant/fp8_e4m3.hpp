@@ -15,7 +15,7 @@ struct fp8_e4m3 {
   static constexpr quant_type type = quant_type::fp8_e4m3;
   static constexpr std::uint32_t elements = 1;
 
-  void decode(float* y) const noexcept { *y = e4m3_to_f32(code); }
+  void decode(float* __restrict y) const noexcept { *y = e4m3_to_f32(code); }
 };
 static_assert(block_format<fp8_e4m3>);
 

@@ -16,7 +16,7 @@ struct int4_g32 {
   static constexpr quant_type type = quant_type::int4_g32;
   static constexpr std::uint32_t elements = 32;
 
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     for (int j = 0; j < 16; ++j) {
       y[2 * j] = static_cast<float>((qs[j] & 15) - 8);
       y[2 * j + 1] = static_cast<float>((qs[j] >> 4) - 8);

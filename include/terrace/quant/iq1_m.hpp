@@ -2,8 +2,10 @@
 #pragma once
 
 #include <terrace/quant/block_format.hpp>
+#include <terrace/quant/iq1_s.hpp>
 #include <terrace/quant/iq_grids.hpp>
 
+#include <array>
 #include <cstdint>
 
 namespace terrace::quant {
@@ -27,16 +29,20 @@ struct iq1_m {
   }
 
   /// y = d * (2 * scale + 1) * (row[k] +- 0.125)
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const super = d();
-    for (unsigned i = 0; i < 32; ++i, y += 8) {
+    std::array<std::uint64_t, 32> rows;
+    for (unsigned i = 0; i < 32; ++i) {
       unsigned const nibble = (qh[i / 2] >> (4U * (i & 1U))) & 15U;
       unsigned const row = qs[i] | ((nibble & 7U) << 8U);
-      unsigned const k = i / 2U;
-      unsigned const code = (static_cast<unsigned>(scales[k / 4].value()) >> (3U * (k % 4U))) & 7U;
-      float const scale = super * static_cast<float>(static_cast<int>(2U * code + 1U));
-      write_shifted(iq1_s_grid[row], (nibble & 8U) != 0 ? -0.125F : 0.125F, scale, y);
+      rows[i] = iq1_eighths(iq1_s_grid[row], (nibble & 8U) != 0);
     }
+    std::array<float, 16> group;
+    for (unsigned k = 0; k < 16; ++k) {
+      unsigned const code = (static_cast<unsigned>(scales[k / 4].value()) >> (3U * (k % 4U))) & 7U;
+      group[k] = super * static_cast<float>(static_cast<int>(2U * code + 1U)) * 0.125F;
+    }
+    write_scaled(rows, iq1_bias, group, y);
   }
 };
 static_assert(block_format<iq1_m>);

@@ -4,6 +4,7 @@
 #include <terrace/quant/block_format.hpp>
 #include <terrace/quant/iq_grids.hpp>
 
+#include <array>
 #include <cstdint>
 
 namespace terrace::quant {
@@ -19,14 +20,19 @@ struct iq2_xs {
   static constexpr std::uint32_t elements = 256;
 
   /// y = d * (0.5 + scale) / 4 * row[k] * sign
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const super = d.value();
-    for (unsigned i = 0; i < 32; ++i, y += 8) {
+    std::array<std::uint64_t, 32> rows;
+    for (unsigned i = 0; i < 32; ++i) {
       unsigned const word = qs[i].value();
-      unsigned const code = (scales[i / 4] >> (4U * ((i / 2U) & 1U))) & 15U;
-      float const scale = super * (0.5F + static_cast<float>(code)) * 0.25F;
-      write_signed(iq2_xs_grid[word & 511U], even_signs(word >> 9U), scale, y);
+      rows[i] = with_signs(iq2_xs_grid[word & 511U], even_signs(word >> 9U));
     }
+    std::array<float, 16> group;
+    for (unsigned k = 0; k < 16; ++k) {
+      unsigned const code = (scales[k / 2] >> (4U * (k & 1U))) & 15U;
+      group[k] = super * (0.5F + static_cast<float>(code)) * 0.25F;
+    }
+    write_scaled(rows, 0, group, y);
   }
 };
 static_assert(block_format<iq2_xs>);

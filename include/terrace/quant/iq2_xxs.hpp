@@ -4,6 +4,7 @@
 #include <terrace/quant/block_format.hpp>
 #include <terrace/quant/iq_grids.hpp>
 
+#include <array>
 #include <cstdint>
 
 namespace terrace::quant {
@@ -22,16 +23,19 @@ struct iq2_xxs {
   static constexpr std::uint32_t elements = 256;
 
   /// y = d * (0.5 + scale) / 4 * row[k] * sign
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const super = d.value();
-    for (int ib = 0; ib < 8; ++ib) {
+    std::array<std::uint64_t, 32> rows;
+    std::array<float, 8> scales;
+    for (unsigned ib = 0; ib < 8; ++ib) {
       std::uint32_t const word = groups[ib].signs_and_scale.value();
-      float const scale = super * (0.5F + static_cast<float>(word >> 28U)) * 0.25F;
-      for (unsigned l = 0; l < 4; ++l, y += 8) {
-        write_signed(
-            iq2_xxs_grid[groups[ib].index[l]], even_signs((word >> (7U * l)) & 127U), scale, y);
+      scales[ib] = super * (0.5F + static_cast<float>(word >> 28U)) * 0.25F;
+      for (unsigned l = 0; l < 4; ++l) {
+        unsigned const signs = even_signs((word >> (7U * l)) & 127U);
+        rows[4 * ib + l] = with_signs(iq2_xxs_grid[groups[ib].index[l]], signs);
       }
     }
+    write_scaled(rows, 0, scales, y);
   }
 };
 static_assert(block_format<iq2_xxs>);

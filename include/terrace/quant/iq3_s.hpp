@@ -4,6 +4,7 @@
 #include <terrace/quant/block_format.hpp>
 #include <terrace/quant/iq_grids.hpp>
 
+#include <array>
 #include <cstdint>
 
 namespace terrace::quant {
@@ -20,15 +21,21 @@ struct iq3_s {
   static constexpr std::uint32_t elements = 256;
 
   /// y = d * (1 + 2 * scale) * row[k] * sign
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const super = d.value();
-    for (unsigned t = 0; t < 64; ++t, y += 4) {
-      unsigned const row = qs[t] | (((qh[t / 8] >> (t % 8U)) & 1U) << 8U);
-      unsigned const code = (scales[t / 16] >> (4U * ((t / 8U) & 1U))) & 15U;
-      float const scale = super * static_cast<float>(static_cast<int>(1U + 2U * code));
-      write_signed(
-          iq3_s_grid[row], static_cast<unsigned>(signs[t / 2]) >> (4U * (t & 1U)), scale, y);
+    std::array<std::uint64_t, 32> rows;
+    std::array<float, 8> group;
+    for (unsigned k = 0; k < 8; ++k) {
+      unsigned const code = (scales[k / 2] >> (4U * (k & 1U))) & 15U;
+      group[k] = super * static_cast<float>(static_cast<int>(1U + 2U * code));
+      for (unsigned l = 0; l < 4; ++l) {
+        unsigned const first = qs[8 * k + 2 * l] | (((qh[k] >> (2U * l)) & 1U) << 8U);
+        unsigned const second = qs[8 * k + 2 * l + 1] | (((qh[k] >> (2U * l + 1U)) & 1U) << 8U);
+        std::uint64_t const pair = iq3_s_grid[first] | std::uint64_t{iq3_s_grid[second]} << 32U;
+        rows[4 * k + l] = with_signs(pair, signs[4 * k + l]);
+      }
     }
+    write_scaled(rows, 0, group, y);
   }
 };
 static_assert(block_format<iq3_s>);

@@ -20,12 +20,10 @@ struct iq4_nl {
   static constexpr std::uint32_t elements = 32;
 
   /// y[j] = d * iq4_levels[nibble]
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
-    for (int j = 0; j < 16; ++j) {
-      y[j] = scale * static_cast<float>(iq4_levels[qs[j] & 15]);
-      y[j + 16] = scale * static_cast<float>(iq4_levels[qs[j] >> 4]);
-    }
+    for (int j = 0; j < 16; ++j) { y[j] = scale * static_cast<float>(iq4_levels[qs[j] & 15]); }
+    for (int j = 0; j < 16; ++j) { y[j + 16] = scale * static_cast<float>(iq4_levels[qs[j] >> 4]); }
   }
 };
 static_assert(block_format<iq4_nl>);

@@ -19,7 +19,7 @@ struct iq4_xs {
   static constexpr std::uint32_t elements = 256;
 
   /// y = d * (scale - 32) * iq4_levels[nibble]
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const super = d.value();
     unsigned const high = scales_h.value();
     for (unsigned j = 0; j < 8; ++j) {

@@ -9,7 +9,7 @@
 
 namespace terrace::quant {
 
-/// Rows of codebook magnitudes, signed bytes from the lowest up: 8 a row in 64 bits, or 4 in 32.
+/// Rows of codebook elements, signed bytes from the lowest up: 8 a row in 64 bits, or 4 in 32.
 template <class Row, std::size_t Rows>
 using codebook = std::array<Row, Rows>;
 
@@ -19,19 +19,30 @@ using codebook = std::array<Row, Rows>;
   return seven | ((static_cast<unsigned>(std::popcount(seven)) & 1U) << 7U);
 }
 
-/// y[k] = scale * row[k], negative where bit k of `signs` is set.
-template <class Row>
-void write_signed(Row row, unsigned signs, float scale, float* y) noexcept {
-  for (unsigned k = 0; k < sizeof(Row); ++k) {
-    float const magnitude = scale * static_cast<float>(static_cast<std::int8_t>(row >> (8U * k)));
-    y[k] = ((signs >> k) & 1U) != 0 ? -magnitude : magnitude;
-  }
+/// The row with element k negated where bit k of `signs` is set; all elements are positive before.
+[[nodiscard]] constexpr std::uint64_t with_signs(std::uint64_t row, unsigned signs) noexcept {
+  constexpr std::uint64_t ones = 0x0101'0101'0101'0101ULL;
+  std::uint64_t const bit = (ones * (signs & 255U)) & 0x8040'2010'0804'0201ULL;  // byte k: bit k
+  std::uint64_t const negative = ((bit + 127 * ones) >> 7U) & ones;              // byte k: 1 or 0
+  return (row ^ 255 * negative) + negative;  // two's complement; no byte carries, none being zero
 }
 
-/// y[k] = scale * (row[k] + shift)
-inline void write_shifted(std::uint64_t row, float shift, float scale, float* y) noexcept {
-  for (unsigned k = 0; k < 8; ++k) {
-    y[k] = scale * (static_cast<float>(static_cast<std::int8_t>(row >> (8U * k))) + shift);
+/// Writes a block of 256: y = scale * (element - bias), with one scale for each of `Groups` equal
+/// parts.
+template <std::size_t Groups>
+void write_scaled(std::array<std::uint64_t, 32> const& rows,
+                  int bias,
+                  std::array<float, Groups> const& scales,
+                  float* __restrict y) noexcept {
+  static_assert(std::endian::native == std::endian::little);
+  auto const elements = std::bit_cast<std::array<std::int8_t, 256>>(rows);
+  for (std::size_t k = 0; k < 8; ++k) {  // by 32 whatever the group: compilers unroll 16 to scalars
+    float const first = scales[k * Groups / 8];
+    float const second = scales[(2 * k + 1) * Groups / 16];
+    for (std::size_t i = 0; i < 32; ++i) {
+      float const scale = i < 16 ? first : second;
+      y[32 * k + i] = scale * static_cast<float>(elements[32 * k + i] - bias);
+    }
   }
 }
 
@@ -39,7 +50,7 @@ namespace detail {
 
 /// Unpacks a codebook. Its rows, as codes of `Bits` bits an element (element 0 lowest), ascend;
 /// `steps` spells the distances between them in digits of 5 bits from the lowest up, '0' + digit,
-/// 32 more where another follows. `levels` gives the magnitude of each element code.
+/// 32 more where another follows. `levels` gives the element of each code.
 template <class Row, std::size_t Rows, std::size_t Levels>
 constexpr codebook<Row, Rows> unpack(std::string_view steps,
                                      std::array<std::int8_t, Levels> const& levels) noexcept {
@@ -144,7 +155,7 @@ inline constexpr std::string_view iq1_s_steps =
 inline constexpr std::array<std::int8_t, 4> two_bit_levels{8, 25, 43, 0};
 inline constexpr std::array<std::int8_t, 8> three_bit_levels{4, 12, 20, 28, 36, 44, 52, 62};
 inline constexpr std::array<std::int8_t, 8> odd_levels{1, 3, 5, 7, 9, 11, 13, 15};
-inline constexpr std::array<std::int8_t, 4> ternary_levels{-1, 0, 1, 0};
+inline constexpr std::array<std::int8_t, 4> ternary_digits{0, 1, 2, 0};
 
 }  // namespace detail
 
@@ -159,6 +170,6 @@ inline constexpr auto iq3_xxs_grid =
 inline constexpr auto iq3_s_grid =
     detail::unpack<std::uint32_t, 512>(detail::iq3_s_steps, detail::odd_levels);
 inline constexpr auto iq1_s_grid =
-    detail::unpack<std::uint64_t, 2048>(detail::iq1_s_steps, detail::ternary_levels);
+    detail::unpack<std::uint64_t, 2048>(detail::iq1_s_steps, detail::ternary_digits);
 
 }  // namespace terrace::quant

@@ -29,10 +29,12 @@ struct mxfp4 {
   static constexpr float max_magnitude = 0x1.8p127F;
 
   /// y = e2m1(nibble) * 2^(e - 127)
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const half_scale = e8m0_half_to_f32(e);
     for (int j = 0; j < 16; ++j) {
       y[j] = half_scale * static_cast<float>(e2m1_doubled[qs[j] & 15]);
+    }
+    for (int j = 0; j < 16; ++j) {
       y[j + 16] = half_scale * static_cast<float>(e2m1_doubled[qs[j] >> 4]);
     }
   }

@@ -16,7 +16,7 @@ struct mxfp4_packed {
   static constexpr quant_type type = quant_type::mxfp4_packed;
   static constexpr std::uint32_t elements = 32;
 
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     for (int j = 0; j < 16; ++j) {
       y[2 * j] = static_cast<float>(e2m1_doubled[qs[j] & 15]) * 0.5F;
       y[2 * j + 1] = static_cast<float>(e2m1_doubled[qs[j] >> 4]) * 0.5F;

@@ -18,7 +18,7 @@ struct nvfp4 {
   static constexpr std::uint32_t elements = 64;
 
   /// y = e2m1(nibble) * ue4m3(scale)
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     for (int s = 0; s < 4; ++s) {
       float const half_scale = ue4m3_to_f32(scales[s]) * 0.5F;
       for (int i = 0; i < 8; ++i) {

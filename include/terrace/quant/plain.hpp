@@ -19,7 +19,7 @@ struct plain {
   static constexpr quant_type type = Type;
   static constexpr std::uint32_t elements = 1;
 
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     static_assert(std::endian::native == std::endian::little,
                   "plain numbers are read in place: little-endian machines only");
     Number value;
@@ -52,7 +52,7 @@ struct f16 {
   static constexpr quant_type type = quant_type::f16;
   static constexpr std::uint32_t elements = 1;
 
-  void decode(float* y) const noexcept { *y = f16_to_f32(bits.value()); }
+  void decode(float* __restrict y) const noexcept { *y = f16_to_f32(bits.value()); }
 
   static constexpr float max_magnitude = 65504.0F;
   [[nodiscard]] static f16 encode(float const* x) noexcept { return {le_u16::of(f32_to_f16(*x))}; }
@@ -65,7 +65,7 @@ struct bf16 {
   static constexpr quant_type type = quant_type::bf16;
   static constexpr std::uint32_t elements = 1;
 
-  void decode(float* y) const noexcept { *y = bf16_to_f32(bits.value()); }
+  void decode(float* __restrict y) const noexcept { *y = bf16_to_f32(bits.value()); }
 
   static constexpr float max_magnitude = 0x1.FEp127F;
   [[nodiscard]] static bf16 encode(float const* x) noexcept {

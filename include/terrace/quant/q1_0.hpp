@@ -17,7 +17,7 @@ struct q1_0 {
   static constexpr std::uint32_t elements = 128;
   static constexpr float max_magnitude = 65504.0F;
 
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
     for (unsigned i = 0; i < 16; ++i) {
       for (unsigned k = 0; k < 8; ++k) {

@@ -18,7 +18,7 @@ struct q2_0 {
   static constexpr float max_magnitude = 65504.0F;
 
   /// y = d * (q - 1)
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
     for (unsigned i = 0; i < 16; ++i) {
       for (unsigned k = 0; k < 4; ++k) {

@@ -20,7 +20,7 @@ struct q2_k {
   static constexpr float max_magnitude = 65504.0F * 15;
 
   /// y = d * scale * q - dmin * minimum
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const super = d.value();
     float const super_min = dmin.value();
     for (unsigned k = 0; k < 16; ++k) {

@@ -28,18 +28,18 @@ struct q3_k {
   }
 
   /// y = d * scale * (q - 4)
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const super = d.value();
-    for (unsigned k = 0; k < 16; ++k) {
-      unsigned const half = k / 8U;
-      unsigned const step = (k / 2U) & 3U;
-      std::uint8_t const* const low = qs + 32 * half + 16 * (k & 1U);
-      std::uint8_t const* const high = hmask + 16 * (k & 1U);
-      float const group = super * static_cast<float>(scale(k));
-      for (unsigned i = 0; i < 16; ++i) {
+    for (unsigned k = 0; k < 8; ++k) {
+      unsigned const half = k / 4U;
+      unsigned const step = k % 4U;
+      std::uint8_t const* const low = qs + 32 * half;
+      float const first = super * static_cast<float>(scale(2 * k));
+      float const second = super * static_cast<float>(scale(2 * k + 1));
+      for (unsigned i = 0; i < 32; ++i) {
         unsigned const code =
-            ((low[i] >> (2U * step)) & 3U) | (((high[i] >> (4U * half + step)) & 1U) << 2U);
-        y[16 * k + i] = group * static_cast<float>(static_cast<int>(code) - 4);
+            ((low[i] >> (2U * step)) & 3U) | (((hmask[i] >> (4U * half + step)) & 1U) << 2U);
+        y[32 * k + i] = (i < 16 ? first : second) * static_cast<float>(static_cast<int>(code) - 4);
       }
     }
   }

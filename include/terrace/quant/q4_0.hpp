@@ -18,12 +18,10 @@ struct q4_0 {
   static constexpr float max_magnitude = 65504.0F * 7;
 
   /// y[j] = d * (nibble - 8)
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
-    for (int j = 0; j < 16; ++j) {
-      y[j] = scale * static_cast<float>((qs[j] & 15) - 8);
-      y[j + 16] = scale * static_cast<float>((qs[j] >> 4) - 8);
-    }
+    for (int j = 0; j < 16; ++j) { y[j] = scale * static_cast<float>((qs[j] & 15) - 8); }
+    for (int j = 0; j < 16; ++j) { y[j + 16] = scale * static_cast<float>((qs[j] >> 4) - 8); }
   }
 
   /// Tries scales that put the largest value on levels 5 to 9 of either sign.

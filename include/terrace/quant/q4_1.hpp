@@ -19,13 +19,11 @@ struct q4_1 {
   static constexpr float max_magnitude = 65504.0F;
 
   /// y[j] = d * nibble + m
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
     float const offset = m.value();
-    for (int j = 0; j < 16; ++j) {
-      y[j] = scale * static_cast<float>(qs[j] & 15) + offset;
-      y[j + 16] = scale * static_cast<float>(qs[j] >> 4) + offset;
-    }
+    for (int j = 0; j < 16; ++j) { y[j] = scale * static_cast<float>(qs[j] & 15) + offset; }
+    for (int j = 0; j < 16; ++j) { y[j + 16] = scale * static_cast<float>(qs[j] >> 4) + offset; }
   }
 
   [[nodiscard]] static q4_1 encode(float const* x) noexcept {

@@ -17,7 +17,7 @@ struct q5_0 {
   static constexpr std::uint32_t elements = 32;
 
   /// y[j] = d * (nibble + 16 * bit - 16)
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
     std::uint32_t const high = qh.value();
     for (unsigned j = 0; j < 16; ++j) {

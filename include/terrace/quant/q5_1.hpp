@@ -18,7 +18,7 @@ struct q5_1 {
   static constexpr std::uint32_t elements = 32;
 
   /// y[j] = d * (nibble + 16 * bit) + m
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
     float const offset = m.value();
     std::uint32_t const high = qh.value();

@@ -23,7 +23,7 @@ struct q5_k {
   static constexpr float max_magnitude = 65504.0F * 63;
 
   /// y = d * scale * q - dmin * minimum
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const super = d.value();
     float const super_min = dmin.value();
     for (unsigned j = 0; j < 8; ++j) {

@@ -22,18 +22,19 @@ struct q6_k {
   static constexpr float max_magnitude = 65504.0F * 127 * 31;
 
   /// y = d * scale * (q - 32)
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const super = d.value();
-    for (unsigned k = 0; k < 16; ++k) {
-      unsigned const half = k / 8U;
-      unsigned const group = (k / 2U) & 3U;
-      std::uint8_t const* const low = ql + 64 * half + 32 * (group & 1U) + 16 * (k & 1U);
-      std::uint8_t const* const high = qh + 32 * half + 16 * (k & 1U);
-      float const scale = super * static_cast<float>(scales[k]);
-      for (unsigned i = 0; i < 16; ++i) {
+    for (unsigned k = 0; k < 8; ++k) {
+      unsigned const half = k / 4U;
+      unsigned const group = k % 4U;
+      std::uint8_t const* const low = ql + 64 * half + 32 * (group & 1U);
+      std::uint8_t const* const high = qh + 32 * half;
+      float const first = super * static_cast<float>(scales[2 * k]);
+      float const second = super * static_cast<float>(scales[2 * k + 1]);
+      for (unsigned i = 0; i < 32; ++i) {
         unsigned const code =
             ((low[i] >> (4U * (group >> 1U))) & 15U) | (((high[i] >> (2U * group)) & 3U) << 4U);
-        y[16 * k + i] = scale * static_cast<float>(static_cast<int>(code) - 32);
+        y[32 * k + i] = (i < 16 ? first : second) * static_cast<float>(static_cast<int>(code) - 32);
       }
     }
   }

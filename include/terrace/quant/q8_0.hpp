@@ -19,7 +19,7 @@ struct q8_0 {
   static constexpr float max_magnitude = 65504.0F * 127;
 
   /// y[j] = d * qs[j]
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
     for (int j = 0; j < 32; ++j) { y[j] = scale * static_cast<float>(qs[j]); }
   }

@@ -18,7 +18,7 @@ struct q8_1 {
   static constexpr std::uint32_t elements = 32;
 
   /// y[j] = d * qs[j]
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
     for (int j = 0; j < 32; ++j) { y[j] = scale * static_cast<float>(qs[j]); }
   }

@@ -19,7 +19,7 @@ struct q8_k {
   static constexpr std::uint32_t elements = 256;
 
   /// y[j] = d * qs[j], rounded once
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = std::bit_cast<float>(d.value());
     for (int j = 0; j < 256; ++j) { y[j] = scale * static_cast<float>(qs[j]); }
   }

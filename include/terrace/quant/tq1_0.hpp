@@ -19,7 +19,7 @@ struct tq1_0 {
   static constexpr float max_magnitude = 65504.0F;
 
   /// y = d * (digit - 1); digit n of all bytes of a group comes before digit n + 1 of any
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
     float* const middle = decode_group(qs, 32, 5, scale, y);
     float* const last = decode_group(qs + 32, 16, 5, scale, middle);

@@ -18,7 +18,7 @@ struct tq2_0 {
   static constexpr float max_magnitude = 65504.0F;
 
   /// y = d * (q - 1)
-  void decode(float* y) const noexcept {
+  void decode(float* __restrict y) const noexcept {
     float const scale = d.value();
     for (unsigned h = 0; h < 2; ++h) {
       for (unsigned l = 0; l < 4; ++l) {
