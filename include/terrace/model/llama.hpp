@@ -2,6 +2,7 @@
 #pragma once
 
 #include <terrace/format/catalog.hpp>
+#include <terrace/kernel/cpu/rope.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/decoder.hpp>
 #include <terrace/model/gqa_attention.hpp>

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/chain/lease.hpp>
+#include <terrace/core/ids.hpp>
 #include <terrace/format/catalog.hpp>
+#include <terrace/kernel/cpu/route.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/dense_ffn.hpp>
 #include <terrace/model/expert_batch.hpp>

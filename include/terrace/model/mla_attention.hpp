@@ -2,6 +2,8 @@
 #pragma once
 
 #include <terrace/format/catalog.hpp>
+#include <terrace/kernel/cpu/kv_cache.hpp>
+#include <terrace/kernel/cpu/rope.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/pass.hpp>
 #include <terrace/model/rope_frequencies.hpp>
