@@ -7,6 +7,7 @@
 #include <terrace/core/units.hpp>
 #include <terrace/evict/any.hpp>
 #include <terrace/placement/rules.hpp>
+#include <terrace/prefetch/any.hpp>
 #include <terrace/tier/dram.hpp>
 #include <terrace/tier/pmem.hpp>
 
@@ -32,8 +33,10 @@ constexpr std::array<nvme::options, 4> staging_rungs{{
 }};
 constexpr std::uint64_t largest_staging_share = 16;  ///< at most 1/16 of the cap
 
-std::uint64_t staging_bytes(format::catalog const& catalog, nvme::options const& how) {
-  return nvme{catalog.files(), how}.staging_bytes();
+/// What a home over the catalog's files will hold for staging; without a catalog, what it is asked
+/// to hold.
+std::uint64_t staging_bytes(format::catalog const* catalog, nvme::options const& how) {
+  return catalog == nullptr ? how.staging_bytes : nvme{catalog->files(), how}.staging_bytes();
 }
 
 /// Where the rules put blocks that do not live in the fastest tier, and what they pin.
@@ -152,14 +155,6 @@ std::uint64_t pmem_bytes(sized_path const& where) {
   return where.size->bytes(existing + room - std::min(existing + room, header));
 }
 
-/// Bytes that a block counts for in the fastest tier.
-std::uint64_t counted(std::uint64_t bytes) {
-#if defined(TERRACE_HAS_PMEM2)
-  static_assert(dram::traits.granularity == pmem::traits.granularity);
-#endif
-  return round_up(std::max<std::uint64_t>(bytes, 1), dram::traits.granularity);
-}
-
 void size_tiers(chain_plan& plan, chain_options const& wanted) {
   auto const& chain = *plan.setup.chain;
   if (chain.has_pmem) {
@@ -171,17 +166,28 @@ void size_tiers(chain_plan& plan, chain_options const& wanted) {
                             : plan.setup.pmem_bytes;
 }
 
-/// Plans the fastest tier with the most staging memory that leaves room for everything else.
-void choose_memory(chain_plan& plan, format::catalog const& catalog, placing const& placed) {
-  bool const staging_counts = plan.setup.chain->has_dram;  // it is main memory
-  auto const staging = [&](nvme::options const& how) {
-    return staging_counts ? staging_bytes(catalog, how) : 0;
-  };
-  auto const& least = staging_rungs.back();
+/// Everything but what placement decides.
+chain_plan start_plan(runtime::requirements needs,
+                      chain_options const& wanted,
+                      runtime::pipeline_options pipeline) {
+  chain_plan plan;
+  plan.setup.chain = &find_chain(wanted.name);
+  plan.setup.evict = wanted.evict.value_or(std::string{evict::any::names.front()});
+  plan.setup.prefetch = wanted.prefetch.value_or(std::string{prefetch::any::names.front()});
+  plan.pipeline = std::move(pipeline);
+  plan.pipeline.look_ahead = plan.setup.prefetch == "gate_lookahead";
+  plan.needs = std::move(needs);
+  refuse_without_experts(plan.needs, wanted);
+  plan.setup.expert_slots = expert_slots(plan.needs, wanted.experts);
+  size_tiers(plan, wanted);
+  return plan;
+}
+
+runtime::plan_request make_request(chain_plan const& plan, placing const& placed) {
   runtime::plan_request request{
       .tier = std::string{plan.setup.chain->fastest()},
       .capacity_bytes = plan.capacity_bytes,
-      .staging_bytes = staging(least),
+      .staging_bytes = 0,
       .expert_slots = plan.setup.expert_slots == unlimited ? 0 : plan.setup.expert_slots,
       .must_pin = placed.pinned,
       .not_here = {},
@@ -190,6 +196,19 @@ void choose_memory(chain_plan& plan, format::catalog const& catalog, placing con
   for (auto const& one : placed.elsewhere) {
     (one.level == home_level ? request.not_kept : request.not_here).push_back(one.id);
   }
+  return request;
+}
+
+/// Plans the fastest tier with the most staging memory that leaves room for everything else.
+/// `catalog` may be null.
+void choose_memory(chain_plan& plan, format::catalog const* catalog, placing const& placed) {
+  bool const staging_counts = plan.setup.chain->has_dram;  // it is main memory
+  auto const staging = [&](nvme::options const& how) {
+    return staging_counts ? staging_bytes(catalog, how) : 0;
+  };
+  auto const& least = staging_rungs.back();
+  auto request = make_request(plan, placed);
+  request.staging_bytes = staging(least);
   std::uint64_t const rest = make_plan(plan.needs, request).minimum_bytes - request.staging_bytes;
   auto const fits = [&](nvme::options const& how) {
     std::uint64_t const bytes = staging(how);
@@ -204,19 +223,20 @@ void choose_memory(chain_plan& plan, format::catalog const& catalog, placing con
   plan.memory.pinned.insert(
       plan.memory.pinned.end(), placed.pinned_elsewhere.begin(), placed.pinned_elsewhere.end());
   plan.setup.dram_bytes = plan.capacity_bytes - plan.memory.staging_bytes;
+  check_pinned_policy(plan);
+}
 
+void check_free_memory(chain_plan const& plan) {
   std::uint64_t const usable = usable_memory_bytes();
-  if (plan.setup.chain->has_dram && plan.memory.predicted_peak_bytes > usable) {
-    throw out_of_capacity{
-        fmt::format(
-            "the plan peaks at {} of main memory, but only {} are free for it; give --dram a "
-            "smaller value ({} works)",
-            format_size(plan.memory.predicted_peak_bytes),
-            format_size(usable),
-            plan.memory.minimum_bytes),
-        plan.memory.predicted_peak_bytes,
-        usable};
-  }
+  if (!plan.setup.chain->has_dram || plan.memory.predicted_peak_bytes <= usable) { return; }
+  throw out_of_capacity{fmt::format("the plan peaks at {} of main memory, but only {} are free for "
+                                    "it; give --dram a smaller value ({} "
+                                    "works)",
+                                    format_size(plan.memory.predicted_peak_bytes),
+                                    format_size(usable),
+                                    plan.memory.minimum_bytes),
+                        plan.memory.predicted_peak_bytes,
+                        usable};
 }
 
 }  // namespace
@@ -226,24 +246,39 @@ std::uint64_t usable_memory_bytes() {
   return free - std::min(free / 8, 256 * mib);
 }
 
+std::uint64_t counted_bytes(std::uint64_t bytes) {
+#if defined(TERRACE_HAS_PMEM2)
+  static_assert(dram::traits.granularity == pmem::traits.granularity);
+#endif
+  return round_up(std::max<std::uint64_t>(bytes, 1), dram::traits.granularity);
+}
+
 chain_plan plan_chain(format::catalog const& catalog,
                       chain_options const& wanted,
                       runtime::pipeline_options pipeline) {
-  chain_plan plan;
-  plan.setup.chain = &find_chain(wanted.name);
-  plan.setup.evict = wanted.evict.value_or(std::string{evict::any::names.front()});
-  plan.setup.prefetch = wanted.prefetch.value_or("none");
-  pipeline.look_ahead = plan.setup.prefetch == "gate_lookahead";
-  plan.pipeline = std::move(pipeline);
-  plan.needs = inspect_model(catalog, plan.pipeline, counted);
-  refuse_without_experts(plan.needs, wanted);
-  plan.setup.expert_slots = expert_slots(plan.needs, wanted.experts);
+  auto needs = inspect_model(catalog, pipeline, counted_bytes);
+  auto plan = start_plan(std::move(needs), wanted, std::move(pipeline));
   auto const placed = apply_rules(catalog, *plan.setup.chain, wanted.place);
   plan.setup.placements = placed.elsewhere;
+  choose_memory(plan, &catalog, placed);
+  check_free_memory(plan);
+  return plan;
+}
 
-  size_tiers(plan, wanted);
-  choose_memory(plan, catalog, placed);
-  check_pinned_policy(plan);
+chain_plan plan_on_paper(runtime::requirements needs,
+                         chain_options const& wanted,
+                         runtime::pipeline_options pipeline) {
+  if (!wanted.place.empty()) {
+    throw not_supported{"--place has no effect without weights: a config.json names no tensors"};
+  }
+  auto plan = start_plan(std::move(needs), wanted, std::move(pipeline));
+  if (plan.setup.chain->has_dram && !wanted.dram) {
+    std::uint64_t const everything = plan.needs.state_bytes + plan.needs.dense_bytes() +
+                                     plan.needs.all_expert_bytes() +
+                                     staging_rungs.front().staging_bytes;
+    plan.capacity_bytes = round_up(everything, mib);
+  }
+  choose_memory(plan, nullptr, {});
   return plan;
 }
 

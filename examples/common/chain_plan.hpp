@@ -31,4 +31,13 @@ struct chain_plan {
                                     chain_options const& wanted,
                                     runtime::pipeline_options pipeline);
 
+/// The same for a model whose weights are not here: no tensor can be placed, and no cap means as
+/// much as it takes, whatever is free on this machine.
+[[nodiscard]] chain_plan plan_on_paper(runtime::requirements needs,
+                                       chain_options const& wanted,
+                                       runtime::pipeline_options pipeline);
+
+/// Bytes that a block of `bytes` counts for in the fastest tier of every chain.
+[[nodiscard]] std::uint64_t counted_bytes(std::uint64_t bytes);
+
 }  // namespace terrace::runner

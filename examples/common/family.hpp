@@ -2,7 +2,6 @@
 #pragma once
 
 #include <terrace/core/error.hpp>
-#include <terrace/format/catalog.hpp>
 
 #include <array>
 #include <string>
@@ -22,9 +21,9 @@ inline constexpr std::array<family_entry, 3> family_table{{
 }};
 
 /// Errors: not_supported, naming the runner that takes the model, when `program` does not.
-inline void require_family(format::catalog const& catalog, std::string_view program) {
-  auto const architecture = catalog.architecture();
-  std::string const model = catalog.files().front().string();
+inline void require_family(std::string const& model,
+                           std::string const& architecture,
+                           std::string_view program) {
   for (auto const& entry : family_table) {
     if (entry.architecture != architecture) { continue; }
     if (entry.program == program) { return; }

@@ -43,9 +43,11 @@ std::unique_ptr<runtime::pipeline> make_model_pipeline(format::catalog const& ca
 model::decoder_config read_decoder_config(metadata const& meta) {
   auto const architecture = meta.get_string("general.architecture");
   model::decoder_config config;
-  bool const known = with_family(architecture, [&]<class Family>() { config = Family::read_config(meta); });
+  bool const known =
+      with_family(architecture, [&]<class Family>() { config = Family::read_config(meta); });
   if (!known) {
-    throw not_supported{meta.source() + ": no runner of this version takes the architecture `" + architecture + "`"};
+    throw not_supported{meta.source() + ": no runner of this version takes the architecture `" +
+                        architecture + "`"};
   }
   config.vocab = meta.get_count(architecture + ".vocab_size");
   return config;

@@ -9,6 +9,7 @@
 #include <terrace/model/config.hpp>
 #include <terrace/sequence/paged_kv.hpp>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -26,7 +27,9 @@ void read_encoding(json const& config, paper_model& model) {
   auto const dtype = config.value("torch_dtype", config.value("dtype", std::string{"bfloat16"}));
   model.dense_bits = dtype == "float32" ? 32 : 16;
   model.expert_bits = model.dense_bits;
-  if (!config.contains("quantization_config") || !config["quantization_config"].is_object()) { return; }
+  if (!config.contains("quantization_config") || !config["quantization_config"].is_object()) {
+    return;
+  }
   auto const& quantised = config["quantization_config"];
   auto const method = quantised.value("quant_method", std::string{});
   if (method == "fp8" || method == "fbgemm_fp8") {
@@ -36,17 +39,21 @@ void read_encoding(json const& config, paper_model& model) {
   } else if (method == "compressed-tensors") {
     model.expert_bits = 4.5;  // two bytes of scale for 32 weights
   } else {
-    throw not_supported{"the config states the quantisation `" + method + "`, whose size is not known; plan from the weights"};
+    throw not_supported{"the config states the quantisation `" + method +
+                        "`, whose size is not known; plan from the weights"};
   }
 }
 
 std::uint64_t attention_parameters(model::decoder_config const& c) {
-  auto const product = [](auto a, auto b) { return static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b); };
+  auto const product = [](auto a, auto b) {
+    return static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b);
+  };
   std::uint64_t const out = product(c.hidden, c.heads) * c.value_dim;
   if (c.kv_lora > 0) {
     int const query_in = c.q_lora > 0 ? c.q_lora : c.hidden;
     return product(c.q_lora, c.hidden) + product(query_in, c.heads) * c.key_dim +
-           product(c.kv_lora + c.rope_dim, c.hidden) + product(c.kv_lora, c.heads) * (c.nope_dim + c.value_dim) + out;
+           product(c.kv_lora + c.rope_dim, c.hidden) +
+           product(c.kv_lora, c.heads) * (c.nope_dim + c.value_dim) + out;
   }
   return product(c.hidden, c.heads * c.key_dim + c.kv_heads * (c.key_dim + c.value_dim)) + out;
 }
@@ -54,16 +61,20 @@ std::uint64_t attention_parameters(model::decoder_config const& c) {
 /// Sizes the steps of a pass in the order in which a decoder takes them.
 class sizer {
  public:
-  sizer(model::decoder_config const& config, paper_model& model, std::function<std::uint64_t(std::uint64_t)> const& counted)
+  sizer(model::decoder_config const& config,
+        paper_model& model,
+        std::function<std::uint64_t(std::uint64_t)> const& counted)
       : config_{config}, model_{model}, counted_{counted} {}
 
   void size() {
     auto const table = product(config_.vocab, config_.hidden);
     add_dense(table, 16);  // embeddings and heads are not quantised in published checkpoints
     for (int layer = 0; layer < config_.layers; ++layer) {
-      add_dense(attention_parameters(config_) + 2 * static_cast<std::uint64_t>(config_.hidden), model_.dense_bits);
-      config_.is_mixture(layer) ? add_mixture(layer)
-                                : add_dense(3 * product(config_.hidden, config_.dense_width), model_.dense_bits);
+      add_dense(attention_parameters(config_) + 2 * static_cast<std::uint64_t>(config_.hidden),
+                model_.dense_bits);
+      config_.is_mixture(layer)
+          ? add_mixture(layer)
+          : add_dense(3 * product(config_.hidden, config_.dense_width), model_.dense_bits);
     }
     if (tied) {
       model_.needs.steps.push_back({{model_.needs.steps.front().dense.front()}});
@@ -76,9 +87,12 @@ class sizer {
   bool tied = false;
 
  private:
-  static std::uint64_t product(int a, int b) { return static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b); }
+  static std::uint64_t product(int a, int b) {
+    return static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b);
+  }
   [[nodiscard]] std::uint64_t bytes(std::uint64_t parameters, double bits) const {
-    return counted_(static_cast<std::uint64_t>(std::ceil(static_cast<double>(parameters) * bits / 8)));
+    return counted_(
+        static_cast<std::uint64_t>(std::ceil(static_cast<double>(parameters) * bits / 8)));
   }
   void add_dense(std::uint64_t parameters, double bits) {
     auto const id = make_block_id(block_kind::dense, no_layer, next_++);
@@ -89,7 +103,8 @@ class sizer {
   void add_mixture(int layer) {
     auto const expert = 3 * product(config_.hidden, config_.expert_width);
     auto const router = product(config_.experts, config_.hidden);
-    add_dense(router + static_cast<std::uint64_t>(config_.shared_experts) * expert, model_.dense_bits);
+    add_dense(router + static_cast<std::uint64_t>(config_.shared_experts) * expert,
+              model_.dense_bits);
     auto& step = model_.needs.steps.back();
     step.expert_bytes = bytes(expert, model_.expert_bits);
     step.layer = layer_id{static_cast<std::uint32_t>(layer)};
@@ -106,6 +121,18 @@ class sizer {
 
 }  // namespace
 
+std::string describe(paper_model const& model) {
+  auto const billions = [](std::uint64_t count) { return static_cast<double>(count) / 1e9; };
+  auto text = fmt::format("{}: {:.3f} B parameters, {:.3f} B of them used for a token; ",
+                          model.needs.architecture,
+                          billions(model.dense_parameters + model.expert_parameters),
+                          billions(model.active_parameters));
+  if (model.expert_parameters > 0) {
+    text += fmt::format("experts at {} bits, ", model.expert_bits);
+  }
+  return text + fmt::format("dense weights at {} bits\n", model.dense_bits);
+}
+
 bool is_bare_config(std::filesystem::path const& model) {
   auto const name = model.filename().string();
   return name.ends_with(".json") && !name.ends_with(".safetensors.index.json");
@@ -115,31 +142,41 @@ paper_model read_paper_model(std::filesystem::path const& config_path,
                              runtime::pipeline_options const& options,
                              std::function<std::uint64_t(std::uint64_t)> const& counted) {
   if (config_path.filename() != "config.json") {
-    throw contract_error{config_path.string() + " is not called config.json; a plan is made from a file of that name"};
+    throw contract_error{config_path.string() +
+                         " is not called config.json; a plan is made from a file of that name"};
   }
-  auto const folder = config_path.has_parent_path() ? config_path.parent_path() : std::filesystem::path{"."};
+  auto const folder =
+      config_path.has_parent_path() ? config_path.parent_path() : std::filesystem::path{"."};
   auto const meta = format::read_model_config(folder);
   auto const config = read_decoder_config(meta);
   auto const text = json::parse(read_text_file(config_path));
   paper_model model;
-  read_encoding(text.contains("text_config") && !text.contains("quantization_config") ? text["text_config"] : text, model);
+  read_encoding(text.contains("text_config") && !text.contains("quantization_config")
+                    ? text["text_config"]
+                    : text,
+                model);
 
   auto& needs = model.needs;
   needs.architecture = config.architecture;
   needs.vocab = config.vocab;
   needs.context_limit = config.context;
-  needs.context_tokens = options.context_tokens > 0 ? options.context_tokens : std::min(config.context, 4096);
+  needs.context_tokens =
+      options.context_tokens > 0 ? options.context_tokens : std::min(config.context, 4096);
   needs.layers = config.layers;
   needs.mixture_layers = config.mixture_layers();
   needs.first_mixture_layer = config.leading_dense;
   needs.experts = config.experts;
   needs.top_k = config.top_k;
   if (needs.context_tokens > config.context) {
-    throw contract_error{"a context of " + std::to_string(needs.context_tokens) + " tokens was asked for, but the model was made for " +
+    throw contract_error{"a context of " + std::to_string(needs.context_tokens) +
+                         " tokens was asked for, but the model was made for " +
                          std::to_string(config.context) + "; ask for at most that"};
   }
-  auto const pages = (static_cast<std::uint64_t>(needs.context_tokens) + sequence::page_tokens - 1) / sequence::page_tokens;
-  needs.state_bytes = pages * static_cast<std::uint64_t>(config.layers) * counted(state_page_bytes(config, options.half_kv));
+  auto const pages =
+      (static_cast<std::uint64_t>(needs.context_tokens) + sequence::page_tokens - 1) /
+      sequence::page_tokens;
+  needs.state_bytes = pages * static_cast<std::uint64_t>(config.layers) *
+                      counted(state_page_bytes(config, options.half_kv));
   sizer work{config, model, counted};
   work.tied = meta.try_bool(config.architecture + ".tie_word_embeddings").value_or(false);
   work.size();

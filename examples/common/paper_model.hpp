@@ -21,6 +21,10 @@ struct paper_model {
   double expert_bits = 16;
 };
 
+/// "1026.4 B parameters, 32.1 B of them used for a token; experts at 4.5 bits, the rest at 16".
+[[nodiscard]] std::string describe(paper_model const& model);
+
+/// Whether a path names a config.json instead of weights.
 [[nodiscard]] bool is_bare_config(std::filesystem::path const& model);
 
 /// Sizes every block as the config describes the model. `counted` as for `runtime::inspect`.

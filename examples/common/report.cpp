@@ -38,6 +38,15 @@ json plan_json(chain_plan const& plan) {
   return out;
 }
 
+void add_rates(json& plan, expected_rates const& rates) {
+  plan["token_bytes"] = rates.token_bytes;
+  plan["token_home_bytes"] = rates.token_home_bytes;
+  if (rates.tokens_per_s() == 0) { return; }
+  plan["memory_bytes_per_s"] = rates.memory_bytes_per_s;
+  plan["home_bytes_per_s"] = rates.home_bytes_per_s;
+  plan["most_tokens_per_s"] = rates.tokens_per_s();
+}
+
 json tier_json(observe::tier_counters const& tier) {
   return {{"name", tier.name},
           {"capacity_bytes", tier.capacity_bytes},
@@ -60,7 +69,7 @@ json nll_json(likelihood const& nll) {
 
 }  // namespace
 
-std::string to_json(run_report const& report, chain_plan const& plan) {
+std::string to_json(run_report const& report, chain_plan const& plan, expected_rates const* rates) {
   json out{{"model", report.model},
            {"backend", "cpu"},
            {"chain", report.chain},
@@ -73,6 +82,7 @@ std::string to_json(run_report const& report, chain_plan const& plan) {
            {"ttft_s", report.first_token_s},
            {"plan", plan_json(plan)},
            {"tiers", json::array()}};
+  if (rates != nullptr) { add_rates(out["plan"], *rates); }
   for (auto const& tier : report.tiers) { out["tiers"].push_back(tier_json(tier)); }
   if (report.nll) { out["nll"] = nll_json(*report.nll); }
   return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";

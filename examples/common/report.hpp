@@ -3,6 +3,7 @@
 
 #include "chain_plan.hpp"
 #include "likelihood.hpp"
+#include "rates.hpp"
 
 #include <terrace/observe/counters.hpp>
 
@@ -29,8 +30,10 @@ struct run_report {
   std::optional<likelihood> nll;
 };
 
-/// One JSON object on one line, ending with a newline.
-[[nodiscard]] std::string to_json(run_report const& report, chain_plan const& plan);
+/// One JSON object on one line, ending with a newline. `rates` are null where nothing was measured.
+[[nodiscard]] std::string to_json(run_report const& report,
+                                  chain_plan const& plan,
+                                  expected_rates const* rates);
 
 /// The plan as a table of what goes where, for people.
 [[nodiscard]] std::string describe(chain_plan const& plan);

@@ -10,11 +10,14 @@
 #include "machine.hpp"
 #include "options.hpp"
 #include "output_file.hpp"
+#include "paper_model.hpp"
 #include "prompt.hpp"
+#include "rates.hpp"
 #include "report.hpp"
 #include "stopwatch.hpp"
 #include "text_file.hpp"
 
+#include <terrace/format/model_config.hpp>
 #include <terrace/observe/progress.hpp>
 #include <terrace/observe/report.hpp>
 #include <terrace/observe/routing_trace.hpp>
@@ -64,28 +67,50 @@ class session {
 
   void run() {
     outputs files{wanted_.output};
+    if (is_bare_config(wanted_.model)) { return plan_config(files); }
     auto const catalog = format::catalog::open(wanted_.model);
-    require_family(catalog, program_);
+    require_family(catalog.files().front().string(), catalog.architecture(), program_);
     read_inputs(catalog);
-    auto plan = plan_chain(catalog, wanted_.chain, pipeline_options(catalog));
-    report_.model = wanted_.model.string();
-    report_.chain = plan.setup.chain->name;
-    report_.prompt_ids = prompt_;
+    auto const plan = plan_chain(catalog, wanted_.chain, pipeline_options(catalog.meta()));
     check_request(plan);
-    if (wanted_.plan_only) {
-      if (!json_on_stdout()) { print(stdout, describe(plan)); }
-    } else {
-      print(stderr, summarise(plan) + "\n");
-      engine machine = load(catalog, plan, files);
-      work(machine, files);
-      report_.tiers = machine.counters();
-      print(stderr, observe::report(report_.tiers));
-    }
-    finish(plan, files);
+    if (wanted_.plan_only) { return print_plan(plan, measure_rates(catalog, plan), "", files); }
+    print(stderr, summarise(plan) + "\n");
+    engine machine = load(catalog, plan, files);
+    work(machine, files);
+    report_.tiers = machine.counters();
+    print(stderr, observe::report(report_.tiers));
+    finish(plan, nullptr, files);
   }
 
  private:
   [[nodiscard]] bool json_on_stdout() const { return wanted_.output.json == "-"; }
+
+  void plan_config(outputs& files) {
+    if (!wanted_.plan_only) {
+      throw contract_error{wanted_.model.string() +
+                           " holds no weights; only --plan works without them"};
+    }
+    if (wanted_.prompt.given() && !wanted_.prompt.ids) {
+      throw contract_error{
+          "a text has no effect on the plan of a config.json, which has no tokenizer; give --ctx"};
+    }
+    prompt_ = wanted_.prompt.ids.value_or(std::vector<std::int32_t>{});
+    auto const meta = format::read_model_config(
+        wanted_.model.parent_path().empty() ? "." : wanted_.model.parent_path());
+    require_family(wanted_.model.string(), meta.get_string("general.architecture"), program_);
+    auto const options = pipeline_options(meta);
+    auto const model = read_paper_model(wanted_.model, options, counted_bytes);
+    auto const plan = plan_on_paper(model.needs, wanted_.chain, options);
+    check_request(plan);
+    print_plan(plan, count_token_bytes(plan.needs, plan.memory), describe(model), files);
+  }
+  void print_plan(chain_plan const& plan,
+                  expected_rates const& rates,
+                  std::string const& heading,
+                  outputs& files) {
+    if (!json_on_stdout()) { print(stdout, heading + describe(plan) + describe(rates)); }
+    finish(plan, &rates, files);
+  }
 
   /// Tokenizer, prompt and windows: everything whose length decides the context.
   void read_inputs(format::catalog const& catalog) {
@@ -102,8 +127,8 @@ class session {
     }
   }
 
-  [[nodiscard]] runtime::pipeline_options pipeline_options(format::catalog const& catalog) {
-    int const limit = catalog.meta().get_count(catalog.architecture() + ".context_length");
+  [[nodiscard]] runtime::pipeline_options pipeline_options(metadata const& meta) {
+    int const limit = meta.get_count(meta.get_string("general.architecture") + ".context_length");
     if (wanted_.nll_text) {
       cut_text(wanted_.context > 0 ? wanted_.context : std::min(limit, 4096));
     }
@@ -315,9 +340,12 @@ class session {
     return now;
   }
 
-  void finish(chain_plan const& plan, outputs& files) {
+  void finish(chain_plan const& plan, expected_rates const* rates, outputs& files) {
+    report_.model = wanted_.model.string();
+    report_.chain = plan.setup.chain->name;
+    report_.prompt_ids = prompt_;
     if (files.trace) { files.trace->close(); }
-    auto const text = wanted_.output.json ? to_json(report_, plan) : std::string{};
+    auto const text = wanted_.output.json ? to_json(report_, plan, rates) : std::string{};
     if (files.json) { files.json->write(text); }
     for (auto* file : {&files.logits, &files.routing, &files.json}) {
       if (*file) { (*file)->commit(); }

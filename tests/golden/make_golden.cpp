@@ -22,7 +22,7 @@ namespace {
 
 // Longer prompts are left out and longer windows cut, so that the file stays small.
 constexpr std::size_t longest_prompt = 50;
-constexpr std::size_t longest_window = 128;
+constexpr std::size_t longest_window = 96;
 
 struct greedy_run {
   std::vector<std::int32_t> ids;
