@@ -342,6 +342,7 @@ class parser {
       refuse({"--top-k", "--top-p", "--min-p", "--seed"}, "without --temp above 0 (greedy)");
     }
     check_chain();
+    check_outputs();
   }
 
   void check_prompt() const {
@@ -400,6 +401,21 @@ class parser {
             "--nll, --nll-ids, --bench or --plan"};
       }
       refuse({"--tokens", "--ignore-eos", "--temp", "--logits"}, "without a prompt");
+    }
+  }
+
+  /// Two results in one file would leave one of them.
+  void check_outputs() const {
+    auto const& output = read_.output;
+    std::vector<std::filesystem::path> files;
+    if (output.json && *output.json != "-") { files.emplace_back(*output.json); }
+    for (auto const* one : {&output.logits, &output.routing, &output.trace}) {
+      if (*one) { files.push_back((*one)->lexically_normal()); }
+    }
+    std::sort(files.begin(), files.end());
+    if (auto const twice = std::adjacent_find(files.begin(), files.end()); twice != files.end()) {
+      throw usage_error{
+          fmt::format("two outputs are to go to {}; give each a file of its own", twice->string())};
     }
   }
 

@@ -60,6 +60,16 @@ double home_rate(format::catalog const& catalog, nvme::options const& how) {
   return static_cast<double>(used) / watch.seconds();
 }
 
+/// Dense weights a token is computed with: all but the embedding, of which it takes one row, unless
+/// that is the head too.
+std::uint64_t dense_token_bytes(runtime::requirements const& needs) {
+  auto const& embedding = needs.steps.front().dense.front();
+  auto const& head = needs.steps.back().dense;
+  bool const tied = std::any_of(
+      head.begin(), head.end(), [&](auto const& one) { return one.id == embedding.id; });
+  return needs.dense_bytes() - (tied ? 0 : embedding.bytes);
+}
+
 std::string rate(double bytes_per_s) {
   return format_size(static_cast<std::uint64_t>(bytes_per_s)) + "/s";
 }
@@ -83,7 +93,7 @@ expected_rates count_token_bytes(runtime::requirements const& needs, runtime::pl
   double const all = static_cast<double>(std::max<std::uint64_t>(needs.all_expert_blocks(), 1));
   double const missed =
       static_cast<double>(experts) * (1 - static_cast<double>(memory.expert_slots) / all);
-  return {.token_bytes = needs.dense_bytes() + experts,
+  return {.token_bytes = dense_token_bytes(needs) + experts,
           .token_home_bytes = streamed + static_cast<std::uint64_t>(std::max(missed, 0.0))};
 }
 

@@ -8,6 +8,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -394,6 +395,20 @@ TEST_CASE("a prompt beyond the context is refused, and generation ends where the
       llama({"--prompt-ids", "5,6,7", "-n", "9", "--ctx", "5", "--ignore-eos", "--json", "-"});
   CHECK(json_of(done)["ids"].size() == 3);
   CHECK_THAT(done.err, ContainsSubstring("context of 5 tokens is full"));
+}
+
+TEST_CASE("a reader that goes away is a failure with a sentence", "[runner]") {
+  scratch_folder const folder;
+  auto const script =
+      fmt::format("{} -m {} -p x -n 40 --ignore-eos --json {} 2>{} | true; exit ${{PIPESTATUS[0]}}",
+                  TERRACE_LLAMA,
+                  golden::any_model("llama-tiny").string(),
+                  folder.file("report.json"),
+                  folder.file("stderr"));
+  auto const done = program{"/bin/bash", {"-c", script}}.run();
+  CHECK(done.status == 1);
+  CHECK_THAT(bytes_of(folder.file("stderr")), ContainsSubstring("output could not be written"));
+  CHECK(files_in(folder) == 1);
 }
 
 TEST_CASE("files that cannot be written are a failure, and none is left half done", "[runner]") {

@@ -118,6 +118,7 @@ TEST_CASE("prompts are taken as they are", "[runner]") {
   CHECK(parse({"-m", "m", "-p", "-n"}).prompt.text == "-n");
   CHECK(parse({"-m", "m", "-p", "--help"}).prompt.text == "--help");
   CHECK(parse({"-m", "m", "-p", "[a,b] {c}\\n\"d\" # %%"}).prompt.text == "[a,b] {c}\\n\"d\" # %%");
+  CHECK(parse({"-m", "m", "-p", "[a,b]"}).prompt.text == "[a,b]");
   CHECK(parse({"-m", "m", "--prompt=a=b"}).prompt.text == "a=b");
   CHECK(parse({"-m", "m", "--prompt-ids", "1, 2,3"}).prompt.ids ==
         std::vector<std::int32_t>{1, 2, 3});
@@ -204,6 +205,8 @@ TEST_CASE("options that contradict each other are usage errors", "[runner]") {
   CHECK_THROWS_AS(parse({"-m", "m", "--messages", "f", "--system", "s"}), usage_error);
   CHECK_THROWS_AS(parse({"-m", "m", "--nll", "a", "--nll-ids", "b"}), usage_error);
   CHECK_THROWS_AS(parse_run({"--bench", "pp8"}), usage_error);
+  CHECK_THROWS_WITH(parse_run({"--json", "out", "--logits", "./out"}),
+                    ContainsSubstring("two outputs"));
   CHECK_THROWS_AS(parse_run({"--plan", "--logits", "f"}), usage_error);
   CHECK_THROWS_AS(parse_run({"--chain", "dram-pmem-nvme"}), usage_error);
 }
