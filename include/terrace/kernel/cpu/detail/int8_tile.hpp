@@ -42,23 +42,32 @@ struct unpacked_rows {
 };
 
 /// Unpacks blocks [first, first + count) of rows [row, row + tile_rows) of `w` to the start of
-/// `to`; rows past the last repeat it. `first` and `count` are whole encoded blocks.
+/// `to`; rows past the last repeat it. `first` and `count` are whole encoded blocks. Returns `to`
+/// with the pitch that was used.
 template <class Unpacker>
-void unpack_rows(matrix_view const& w,
-                 std::size_t row,
-                 std::size_t first,
-                 std::size_t count,
-                 unpacked_rows to) noexcept {
+[[nodiscard]] unpacked_rows unpack_rows(matrix_view const& w,
+                                        std::size_t row,
+                                        std::size_t first,
+                                        std::size_t count,
+                                        unpacked_rows to) noexcept {
   using block = typename Unpacker::block;
   constexpr std::size_t step = block::elements / block_cols;
   std::size_t const row_blocks = w.cols / block_cols;
   std::size_t const scale_bytes = Unpacker::outer_scales ? traits_of(w.scale_type).block_bytes : 0;
-  for (std::size_t r = 0; r < tile_rows; ++r) {
-    std::size_t const at = std::min<std::size_t>(row + r, w.rows - 1) * row_blocks + first;
+  auto const unpack = [&](std::size_t at, std::size_t blocks, unpacked_run target) {
     std::byte const* const scales = Unpacker::outer_scales ? w.scales + at * scale_bytes : nullptr;
-    Unpacker::unpack({w.data + at / step * sizeof(block), count / step, scales, w.scale_type},
-                     to.row(r));
+    Unpacker::unpack({w.data + at / step * sizeof(block), blocks / step, scales, w.scale_type},
+                     target);
+  };
+  if (count == row_blocks && row + tile_rows <= w.rows) {  // whole rows are one run
+    unpack(row * row_blocks, tile_rows * count, to.row(0));
+    to.pitch = count;
+    return to;
   }
+  for (std::size_t r = 0; r < tile_rows; ++r) {
+    unpack(std::min<std::size_t>(row + r, w.rows - 1) * row_blocks + first, count, to.row(r));
+  }
+  return to;
 }
 
 /// One vector's part of `int8_rows`, from some block on.

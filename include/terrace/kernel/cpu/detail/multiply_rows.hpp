@@ -110,6 +110,21 @@ void multiply_plain_rows(std::byte const* first,
   }
 }
 
+/// Decodes `rows` rows from `row` on to out [rows, w.cols].
+inline void decode_some_rows(matrix_view const& w, std::size_t row, std::size_t rows, float* out) {
+  std::size_t const n = rows * w.cols;
+  bool const plain = w.grid == scale_grid::none && w.multiplier == 1.0F;
+  std::byte const* const from = w.data + row * row_bytes(w.type, w.cols);
+  auto const convert = [&]<class Load>() {
+    std::size_t i = 0;
+    for (; i + 16 <= n; i += 16) { Load::load(from + i * Load::bytes).store(out + i); }
+    if (i < n) { quant::decode_blocks(w.type, from + i * Load::bytes, n - i, out + i); }
+  };
+  if (plain && w.type == quant_type::f16) { return convert.template operator()<load_f16>(); }
+  if (plain && w.type == quant_type::bf16) { return convert.template operator()<load_bf16>(); }
+  quant::decode_rows(w, row, rows, {out, n});
+}
+
 /// Decodes rows to float32, some at a time, and multiplies those.
 inline void multiply_decoded_rows(matrix_view const& w,
                                   token_set tokens,
@@ -120,7 +135,7 @@ inline void multiply_decoded_rows(matrix_view const& w,
       reinterpret_cast<float*>(memory.reserve(rows_at_once * w.cols * sizeof(float)));
   for (std::size_t row = out.begin; row < out.end; row += rows_at_once) {
     std::size_t const rows = std::min(rows_at_once, out.end - row);
-    quant::decode_rows(w, row, rows, {decoded, rows * w.cols});
+    decode_some_rows(w, row, rows, decoded);
     multiply_plain_rows<load_f32>(reinterpret_cast<std::byte const*>(decoded),
                                   w.cols * sizeof(float),
                                   tokens,
@@ -172,9 +187,9 @@ void multiply_int8_rows(matrix_view const& w,
       std::memset(sums, 0, width * sizeof sums[0]);
       for (std::size_t b = 0; b < x.blocks; b += piece_blocks) {
         std::size_t const count = std::min(piece_blocks, x.blocks - b);
-        unpack_rows<Unpacker>(w, row, b, count, piece);
+        unpacked_rows const unpacked = unpack_rows<Unpacker>(w, row, b, count, piece);
         for (std::size_t i = 0; i < width; ++i) {
-          multiply_add_rows<Unpacker>(piece, row_of(x, tokens[t + i], b), count, sums[i]);
+          multiply_add_rows<Unpacker>(unpacked, row_of(x, tokens[t + i], b), count, sums[i]);
         }
       }
       std::size_t const rows = std::min(tile_rows, out.end - row);
@@ -216,7 +231,8 @@ void multiply_int8_panels(matrix_view const& w,
   for (std::size_t begin = out.begin; begin < out.end; begin += tiles * tile_rows) {
     std::size_t const end = std::min(out.end, begin + tiles * tile_rows);
     for (std::size_t row = begin; row < end; row += tile_rows) {
-      unpack_rows<Unpacker>(w, row, 0, blocks, tile_at((row - begin) / tile_rows));
+      static_cast<void>(
+          unpack_rows<Unpacker>(w, row, 0, blocks, tile_at((row - begin) / tile_rows)));
     }
     for (std::size_t p = 0; p < panels; p += 2) {
       std::size_t const first = p * panel_tokens;

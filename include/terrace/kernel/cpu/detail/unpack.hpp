@@ -210,9 +210,47 @@ void scale_codes(float factor, Code const* codes, float* to) noexcept {
 }
 
 #if defined(__AVX512F__)
+/// Which byte of 64 that begin at a block goes where: the heads of `Covered` blocks of `Bytes`
+/// bytes become dwords from number `First` on.
+template <std::size_t Bytes, std::size_t Covered, std::size_t First>
+struct head_positions {
+  alignas(64) std::uint8_t index[64];
+  constexpr head_positions() : index{} {
+    for (std::size_t i = 0; i < 4 * Covered; ++i) {
+      index[4 * First + i] = static_cast<std::uint8_t>(i / 4 * Bytes + i % 4);
+    }
+  }
+};
+
 /// The first four bytes of each of up to 16 blocks of `Bytes` bytes; zero past `count`.
 template <std::size_t Bytes>
 [[nodiscard]] inline __m512i gather_heads(void const* blocks, std::size_t count) noexcept {
+#if defined(__AVX512VBMI__)
+  // Where one load covers the heads of four blocks, a byte permutation puts each where it belongs.
+  constexpr std::size_t covered = (64 - 4) / Bytes + 1;
+  if constexpr (covered == 4) {
+    __m512i heads = _mm512_setzero_si512();
+    [&]<std::size_t... Group>(std::index_sequence<Group...>) {
+      auto const take = [&]<std::size_t First>() {
+        static constexpr head_positions<Bytes, covered, First> where{};
+        constexpr __mmask64 destination = __mmask64{0xFFFF} << (4 * First);
+        auto const* const at = static_cast<std::byte const*>(blocks) + First * Bytes;
+        __m512i bytes;
+        if (First + covered <= count) {
+          bytes = _mm512_loadu_si512(at);
+        } else if (First < count) {
+          bytes = _mm512_maskz_loadu_epi8((__mmask64{1} << ((count - First) * Bytes)) - 1, at);
+        } else {
+          return;
+        }
+        heads =
+            _mm512_mask_permutexvar_epi8(heads, destination, _mm512_load_si512(where.index), bytes);
+      };
+      (take.template operator()<Group * covered>(), ...);
+    }(std::make_index_sequence<16 / covered>{});
+    return heads;
+  }
+#endif
   __m512i const number = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   __m512i const at = _mm512_mullo_epi32(number, _mm512_set1_epi32(static_cast<int>(Bytes)));
   return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), f32x16::first(count), at, blocks, 1);
@@ -232,13 +270,23 @@ template <std::size_t Bytes>
 }
 #endif
 
-/// Scales of `count` blocks that begin with a binary16 scale.
+/// Blocks of 32 elements whose codes and factors are unpacked together: as many as a vector has
+/// lanes.
+inline constexpr std::size_t group_blocks = 16;
+
+/// Calls unpack(first, count) for groups of at most `group_blocks` blocks.
+template <class Unpack>
+void for_each_group(std::size_t blocks, Unpack&& unpack) noexcept {
+  std::size_t b = 0;
+  for (; b + group_blocks <= blocks; b += group_blocks) { unpack(b, group_blocks); }
+  if (b < blocks) { unpack(b, blocks - b); }
+}
+
+/// Scales of a group of blocks that begin with a binary16 scale.
 template <class Block>
 void unpack_scales(Block const* from, std::size_t count, float* scale) noexcept {
 #if defined(__AVX512F__)
-  for (std::size_t b = 0; b < count; b += 16) {
-    low_halves(gather_heads<sizeof(Block)>(from + b, count - b)).store_first(scale + b, count - b);
-  }
+  low_halves(gather_heads<sizeof(Block)>(from, count)).store_first(scale, count);
 #else
   for (std::size_t b = 0; b < count; ++b) { scale[b] = to_float(from[b].d); }
 #endif
@@ -248,25 +296,32 @@ struct unpack_q8_0 : unpacker {
   using block = quant::q8_0;
   static constexpr int offset_shift = 7;
   static void unpack(encoded_run run, unpacked_run to) noexcept {
-    auto const* const from = run.as<block>();
+    for_each_group(run.count, [&](std::size_t first, std::size_t count) {
+      block const* const from = run.as<block>() + first;
+      flip_signs(from, count, to.codes + 32 * first);
+      unpack_scales(from, count, to.scale + first);
+    });
+  }
+
+ private:
+  static void flip_signs(block const* from, std::size_t count, std::uint8_t* codes) noexcept {
     std::size_t b = 0;
 #if defined(__AVX512F__)
     __m512i const flip = _mm512_set1_epi32(static_cast<int>(0x80808080U));
     auto const load = [&](std::size_t at) {
       return _mm256_loadu_si256(reinterpret_cast<__m256i const*>(from[at].qs));
     };
-    for (; b + 2 <= run.count; b += 2) {
+    for (; b + 2 <= count; b += 2) {
       prefetch_ahead<2 * sizeof(block)>(from + b);
       __m512i const two = _mm512_inserti64x4(_mm512_castsi256_si512(load(b)), load(b + 1), 1);
-      _mm512_storeu_si512(to.codes + 32 * b, _mm512_xor_si512(two, flip));
+      _mm512_storeu_si512(codes + 32 * b, _mm512_xor_si512(two, flip));
     }
 #endif
-    for (; b < run.count; ++b) {
+    for (; b < count; ++b) {
       for (std::size_t i = 0; i < 32; ++i) {
-        to.codes[32 * b + i] = static_cast<std::uint8_t>(from[b].qs[i]) ^ 0x80U;
+        codes[32 * b + i] = static_cast<std::uint8_t>(from[b].qs[i]) ^ 0x80U;
       }
     }
-    unpack_scales(from, run.count, to.scale);
   }
 };
 
@@ -274,9 +329,11 @@ struct unpack_q4_0 : unpacker {
   using block = quant::q4_0;
   static constexpr int offset_shift = 3;
   static void unpack(encoded_run run, unpacked_run to) noexcept {
-    auto const* const from = run.as<block>();
-    split_nibbles<plain_levels, sizeof(block)>(from->qs, run.count, to.codes);
-    unpack_scales(from, run.count, to.scale);
+    for_each_group(run.count, [&](std::size_t first, std::size_t count) {
+      block const* const from = run.as<block>() + first;
+      split_nibbles<plain_levels, sizeof(block)>(from->qs, count, to.codes + 32 * first);
+      unpack_scales(from, count, to.scale + first);
+    });
   }
 };
 
@@ -284,27 +341,45 @@ struct unpack_q4_1 : unpacker {
   using block = quant::q4_1;
   static constexpr bool minimum = true;
   static void unpack(encoded_run run, unpacked_run to) noexcept {
-    auto const* const from = run.as<block>();
-    split_nibbles<plain_levels, sizeof(block)>(from->qs, run.count, to.codes);
+    for_each_group(run.count, [&](std::size_t first, std::size_t count) {
+      block const* const from = run.as<block>() + first;
+      split_nibbles<plain_levels, sizeof(block)>(from->qs, count, to.codes + 32 * first);
 #if defined(__AVX512F__)
-    for (std::size_t b = 0; b < run.count; b += 16) {
-      std::size_t const n = run.count - b;
-      __m512i const heads = gather_heads<sizeof(block)>(from + b, n);
-      low_halves(heads).store_first(to.scale + b, n);
-      low_halves(_mm512_srli_epi32(heads, 16)).store_first(to.minimum + b, n);
-    }
+      __m512i const heads = gather_heads<sizeof(block)>(from, count);
+      low_halves(heads).store_first(to.scale + first, count);
+      low_halves(_mm512_srli_epi32(heads, 16)).store_first(to.minimum + first, count);
 #else
-    for (std::size_t b = 0; b < run.count; ++b) {
-      to.scale[b] = to_float(from[b].d);
-      to.minimum[b] = to_float(from[b].m);
-    }
+      for (std::size_t b = 0; b < count; ++b) {
+        to.scale[first + b] = to_float(from[b].d);
+        to.minimum[first + b] = to_float(from[b].m);
+      }
 #endif
+    });
   }
 };
 
 /// Factors of the eight sub-blocks of q4_k and q5_k. (The four-byte words hold four codes each.)
 template <class Block>
 void unpack_k_factors(Block const& from, float* scale, float* minimum) noexcept {
+#if defined(__AVX512F__)
+  // Bytes of the block's head: d and dmin, then the twelve that `quant::k_scales` describes.
+  __m128i const head = _mm_loadu_si128(reinterpret_cast<__m128i const*>(&from));
+  __m128i const low = _mm_shuffle_epi8(
+      head, _mm_setr_epi8(4, 5, 6, 7, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15));
+  __m128i const high = _mm_shuffle_epi8(
+      head, _mm_setr_epi8(-1, -1, -1, -1, 4, 5, 6, 7, -1, -1, -1, -1, 8, 9, 10, 11));
+  __m128i const low_bits =
+      _mm_and_si128(_mm_srlv_epi32(low, _mm_setr_epi32(0, 0, 0, 4)),
+                    _mm_setr_epi32(0x3F3F3F3F, 0x0F0F0F0F, 0x3F3F3F3F, 0x0F0F0F0F));
+  __m128i const high_bits = _mm_and_si128(_mm_srli_epi32(high, 2), _mm_set1_epi32(0x30303030));
+  __m512 const code = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_or_si128(low_bits, high_bits)));
+  __m128 const d_dmin = _mm_xor_ps(_mm_cvtph_ps(head), _mm_setr_ps(0.0F, -0.0F, 0.0F, 0.0F));
+  __m512i const which = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+  __m512 const factor =
+      _mm512_mul_ps(code, _mm512_permutexvar_ps(which, _mm512_castps128_ps512(d_dmin)));
+  _mm256_storeu_ps(scale, _mm512_castps512_ps256(factor));
+  _mm256_storeu_ps(minimum, _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(factor), 1)));
+#else
   std::uint32_t word[3];
   std::memcpy(word, from.scales.bytes, sizeof word);
   std::uint32_t const scales[2] = {word[0] & 0x3F3F3F3FU,
@@ -316,6 +391,7 @@ void unpack_k_factors(Block const& from, float* scale, float* minimum) noexcept 
   std::memcpy(code + 8, minima, 8);
   scale_codes(to_float(from.d), code, scale);
   scale_codes(-to_float(from.dmin), code + 8, minimum);
+#endif
 }
 
 #if defined(__AVX512BW__)
@@ -461,10 +537,18 @@ struct unpack_q6_k : unpacker {
 #if defined(__AVX2__)
     __m128i const order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
     __m128i const codes = _mm_loadu_si128(reinterpret_cast<__m128i const*>(from.scales));
+#if defined(__AVX512F__)
+    __m512 const level = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_shuffle_epi8(codes, order)));
+    __m512 const factor = _mm512_mul_ps(level, _mm512_set1_ps(d));
+    _mm256_storeu_ps(scale, _mm512_castps512_ps256(factor));
+    _mm256_storeu_ps(high_scale,
+                     _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(factor), 1)));
+#else
     alignas(16) std::int8_t sorted[16];
     _mm_store_si128(reinterpret_cast<__m128i*>(sorted), _mm_shuffle_epi8(codes, order));
     scale_codes(d, sorted, scale);
     scale_codes(d, sorted + 8, high_scale);
+#endif
 #else
     for (std::size_t j = 0; j < 8; ++j) {
       scale[j] = d * static_cast<float>(from.scales[2 * j]);
@@ -478,9 +562,11 @@ struct unpack_iq4_nl : unpacker {
   using block = quant::iq4_nl;
   static constexpr int offset_shift = 7;
   static void unpack(encoded_run run, unpacked_run to) noexcept {
-    auto const* const from = run.as<block>();
-    split_nibbles<iq4_codes, sizeof(block)>(from->qs, run.count, to.codes);
-    unpack_scales(from, run.count, to.scale);
+    for_each_group(run.count, [&](std::size_t first, std::size_t count) {
+      block const* const from = run.as<block>() + first;
+      split_nibbles<iq4_codes, sizeof(block)>(from->qs, count, to.codes + 32 * first);
+      unpack_scales(from, count, to.scale + first);
+    });
   }
 };
 
@@ -523,19 +609,17 @@ struct unpack_mxfp4 : unpacker {
   using block = quant::mxfp4;
   static constexpr int offset_shift = 4;
   static void unpack(encoded_run run, unpacked_run to) noexcept {
-    auto const* const from = run.as<block>();
-    split_nibbles<e2m1_codes, sizeof(block)>(from->qs, run.count, to.codes);
+    for_each_group(run.count, [&](std::size_t first, std::size_t count) {
+      block const* const from = run.as<block>() + first;
+      split_nibbles<e2m1_codes, sizeof(block)>(from->qs, count, to.codes + 32 * first);
 #if defined(__AVX512F__)
-    for (std::size_t b = 0; b < run.count; b += 16) {
-      std::size_t const n = run.count - b;
-      __m512i const heads = gather_heads<sizeof(block)>(from + b, n);
-      e8m0_halves(_mm512_and_si512(heads, _mm512_set1_epi32(255))).store_first(to.scale + b, n);
-    }
+      __m512i const heads = gather_heads<sizeof(block)>(from, count);
+      e8m0_halves(_mm512_and_si512(heads, _mm512_set1_epi32(255)))
+          .store_first(to.scale + first, count);
 #else
-    for (std::size_t b = 0; b < run.count; ++b) {
-      to.scale[b] = quant::e8m0_half_to_f32(from[b].e);
-    }
+      for (std::size_t b = 0; b < count; ++b) { to.scale[first + b] = quant::e8m0_half_to_f32(from[b].e); }
 #endif
+    });
   }
 };
 
