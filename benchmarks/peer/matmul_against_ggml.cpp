@@ -111,16 +111,22 @@ struct result {
   double difference;  ///< relative, between the results
 };
 
-/// Products per turn, long enough that switching between the libraries does not count.
-constexpr std::size_t turn = 4;
+/// Products per turn, after one that wakes the threads and does not count.
+constexpr std::size_t turn = 8;
+/// Before each turn: idle threads of the library whose turn is over poll for a while, on a core
+/// that the other one needs.
+constexpr auto settle = std::chrono::milliseconds{60};
 
 template <class F>
 double time_turn(std::size_t& next, std::size_t count, F&& product) {
-  auto const start = clock_type::now();
-  for (std::size_t i = 0; i < turn; ++i) {
+  auto const one = [&] {
     product(next);
     next = (next + 1) % count;
-  }
+  };
+  std::this_thread::sleep_for(settle);
+  one();
+  auto const start = clock_type::now();
+  for (std::size_t i = 0; i < turn; ++i) { one(); }
   return std::chrono::duration<double>(clock_type::now() - start).count() / turn;
 }
 

@@ -80,7 +80,10 @@ class thread_pool {
     };
     pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
     epoch_.fetch_add(1, std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst) > 0) { epoch_.notify_all(); }
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+      caller_processor_.store(current_processor(), std::memory_order_relaxed);
+      epoch_.notify_all();
+    }
     call(0);
     wait_until([this] { return pending_.load(std::memory_order_acquire) == 0; }, pending_);
     rethrow_first();
@@ -119,9 +122,43 @@ class thread_pool {
   static constexpr int hot_spins =
       4000;  // about 0.2 ms, longer than the gap between two loops of one token
 
+  static constexpr int patient_turns = 100000;  // some tens of milliseconds of giving way
+
   static void pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     _mm_pause();
+#endif
+  }
+
+  [[nodiscard]] static int current_processor() noexcept {
+#if defined(__linux__)
+    return ::sched_getcpu();
+#else
+    return -1;
+#endif
+  }
+
+  /// Puts a thread that just woke on a processor of its own, counted on from the caller's, and lets
+  /// the scheduler move it from there. Where processors show no shared cache, as in many virtual
+  /// machines, a thread wakes on its waker's processor, and the two share it for milliseconds.
+  void move_off_caller([[maybe_unused]] int thread) const noexcept {
+#if defined(__linux__)
+    int const caller = caller_processor_.load(std::memory_order_relaxed);
+    cpu_set_t allowed;
+    if (caller < 0 || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) { return; }
+    if (CPU_COUNT(&allowed) < size()) { return; }
+    int target = caller;
+    for (int left = thread; left > 0;) {
+      target = (target + 1) % CPU_SETSIZE;
+      if (CPU_ISSET(target, &allowed)) { --left; }
+    }
+    if (target == ::sched_getcpu()) { return; }
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(target, &one);
+    if (::sched_setaffinity(0, sizeof one, &one) == 0) {
+      static_cast<void>(::sched_setaffinity(0, sizeof allowed, &allowed));
+    }
 #endif
   }
 
@@ -140,12 +177,17 @@ class thread_pool {
     if (first) { std::rethrow_exception(first); }
   }
 
-  /// Spins, then sleeps on `changed` until `done()`.
+  /// Spins, then gives way to others, then sleeps on `changed` until `done()`. A caller that slept
+  /// would wake on the processor of the worker that ends last, and share it with that worker.
   template <class Done, class T>
   void wait_until(Done&& done, std::atomic<T>& changed) const {
     for (int spin = 0; spin < spins_; ++spin) {
       if (done()) { return; }
       pause();
+    }
+    for (int turn = 0; turn < patient_turns && spins_ > 0; ++turn) {
+      if (done()) { return; }
+      std::this_thread::yield();
     }
     for (;;) {
       T const seen = changed.load(std::memory_order_seq_cst);
@@ -167,6 +209,7 @@ class thread_pool {
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
         while (!changed()) { epoch_.wait(seen, std::memory_order_seq_cst); }
         sleepers_.fetch_sub(1, std::memory_order_relaxed);
+        move_off_caller(thread);
       }
       ++seen;
       if (stopping_.load(std::memory_order_relaxed)) { return; }
@@ -184,6 +227,7 @@ class thread_pool {
 
   alignas(64) std::atomic<std::uint32_t> epoch_{0};
   std::atomic<int> sleepers_{0};
+  std::atomic<int> caller_processor_{-1};
   alignas(64) std::atomic<int> pending_{0};
   alignas(64) std::atomic<bool> stopping_{false};
   void (*job_)(void*, int) = nullptr;
