@@ -103,6 +103,29 @@ struct int8_row {
   return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
 }
 
+/// Sums over the first and the last 16 elements of four blocks of four rows: [4 blocks, 4 rows]
+/// each.
+struct half_sums {
+  __m512i low, high;
+};
+[[nodiscard]] inline half_sums integer_sums(__m512i const (&code)[tile_rows][2],
+                                            std::int8_t const* x) noexcept {
+  __m512i const zero = _mm512_setzero_si512();
+  __m512i const x01 = _mm512_loadu_si512(x);
+  __m512i const x23 = _mm512_loadu_si512(x + 64);
+  __m512i first[tile_rows];   // of blocks 0 and 1
+  __m512i second[tile_rows];  // of blocks 2 and 3
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < tile_rows; ++r) {
+    first[r] = _mm512_dpbusd_epi32(zero, code[r][0], x01);
+    second[r] = _mm512_dpbusd_epi32(zero, code[r][1], x23);
+  }
+  __m512i const halves01 = sum_lanes(first);  // low and high half of block 0, then of block 1
+  __m512i const halves23 = sum_lanes(second);
+  return {_mm512_shuffle_i64x2(halves01, halves23, _MM_SHUFFLE(2, 0, 2, 0)),
+          _mm512_shuffle_i64x2(halves01, halves23, _MM_SHUFFLE(3, 1, 3, 1))};
+}
+
 /// Four values -> each in all lanes of one 128-bit part.
 [[nodiscard]] inline __m512i repeat_each(void const* four) noexcept {
   __m512i const index = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
@@ -130,79 +153,136 @@ template <class Unpacker>
   return _mm512_permutexvar_ps(index, rows);
 }
 
-/// Adds `count` blocks, the first of which is number 0 modulo 4, to acc: [4 partial sums, 4 rows].
-template <class Unpacker>
+/// Adds `count` blocks, the first of which is number 0 modulo 4, to acc[i]: [4 partial sums, 4
+/// rows], for `Tokens` vectors that share the loads of weights.
+template <class Unpacker, std::size_t Tokens>
 void multiply_add_rows(unpacked_rows const& w,
-                       int8_row const& x,
+                       int8_row const (&x)[Tokens],
                        std::size_t count,
-                       float* acc) noexcept {
-  __m512 sum = _mm512_load_ps(acc);
+                       float* const (&acc)[Tokens]) noexcept {
+  __m512 sum[Tokens];
+  for (std::size_t i = 0; i < Tokens; ++i) { sum[i] = _mm512_load_ps(acc[i]); }
   for (std::size_t b = 0; b < count; b += block_lanes) {
-    __m512i const x_low = _mm512_loadu_si512(x.codes + b * block_cols);
-    __m512i const x_high = _mm512_loadu_si512(x.codes + (b + 2) * block_cols);
-    __m512i first[tile_rows];   // partial sums of blocks b and b + 1
-    __m512i second[tile_rows];  // of b + 2 and b + 3
+    __m512i code[tile_rows][2];
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < tile_rows; ++r) {
-      std::uint8_t const* const code = w.codes + (r * w.pitch + b) * block_cols;
-      first[r] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_loadu_si512(code), x_low);
-      second[r] =
-          _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_loadu_si512(code + 64), x_high);
+      std::uint8_t const* const at = w.codes + (r * w.pitch + b) * block_cols;
+      code[r][0] = _mm512_loadu_si512(at);
+      code[r][1] = _mm512_loadu_si512(at + 64);
     }
-    __m512i const halves01 =
-        sum_lanes(first);  // low and high half of block b, then of b + 1; four rows each
-    __m512i const halves23 = sum_lanes(second);
-    __m512i const low = _mm512_shuffle_i64x2(halves01, halves23, _MM_SHUFFLE(2, 0, 2, 0));
-    __m512i const high = _mm512_shuffle_i64x2(halves01, halves23, _MM_SHUFFLE(3, 1, 3, 1));
-    __m512 const scale = _mm512_castsi512_ps(repeat_each(x.scale + b));
-    auto const live =
-        f32x16::first(tile_rows * (count - b));  // the last group may hold fewer than four blocks
-    auto const add = [&](__m512i isum, float const* factor) {
-      __m512 const both = _mm512_mul_ps(transpose_factors(factor + b, w.pitch), scale);
-      sum = _mm512_mask3_fmadd_ps(_mm512_cvtepi32_ps(isum), both, sum, live);
-    };
-    __m512i const sum_offset = offset_of<Unpacker>(x.code_sum + b);
-    if constexpr (Unpacker::halves) {
-      __m512i const low_offset = offset_of<Unpacker>(x.low_sum + b);
-      add(_mm512_sub_epi32(low, low_offset), w.scale);
-      add(_mm512_sub_epi32(high, _mm512_sub_epi32(sum_offset, low_offset)), w.high_scale);
-    } else {
-      add(_mm512_sub_epi32(_mm512_add_epi32(low, high), sum_offset), w.scale);
-    }
-    if constexpr (Unpacker::minimum) {
-      __m512 const x_sum = _mm512_castsi512_ps(repeat_each(x.sum + b));
-      sum = _mm512_mask3_fmadd_ps(transpose_factors(w.minimum + b, w.pitch), x_sum, sum, live);
+    __m512 const scale = transpose_factors(w.scale + b, w.pitch);
+    __m512 const high_scale =
+        Unpacker::halves ? transpose_factors(w.high_scale + b, w.pitch) : scale;
+    __m512 const minimum = Unpacker::minimum ? transpose_factors(w.minimum + b, w.pitch) : scale;
+    __mmask16 const live = f32x16::first(tile_rows * (count - b));  // the last group may be short
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < Tokens; ++i) {
+      auto const [low, high] = integer_sums(code, x[i].codes + b * block_cols);
+      __m512 const x_scale = _mm512_castsi512_ps(repeat_each(x[i].scale + b));
+      auto const add = [&](__m512i isum, __m512 factor) {
+        sum[i] = _mm512_mask3_fmadd_ps(
+            _mm512_cvtepi32_ps(isum), _mm512_mul_ps(factor, x_scale), sum[i], live);
+      };
+      __m512i const sum_offset = offset_of<Unpacker>(x[i].code_sum + b);
+      if constexpr (Unpacker::halves) {
+        __m512i const low_offset = offset_of<Unpacker>(x[i].low_sum + b);
+        add(_mm512_sub_epi32(low, low_offset), scale);
+        add(_mm512_sub_epi32(high, _mm512_sub_epi32(sum_offset, low_offset)), high_scale);
+      } else {
+        add(_mm512_sub_epi32(_mm512_add_epi32(low, high), sum_offset), scale);
+      }
+      if constexpr (Unpacker::minimum) {
+        __m512 const x_sum = _mm512_castsi512_ps(repeat_each(x[i].sum + b));
+        sum[i] = _mm512_mask3_fmadd_ps(minimum, x_sum, sum[i], live);
+      }
     }
   }
-  _mm512_store_ps(acc, sum);
+  for (std::size_t i = 0; i < Tokens; ++i) { _mm512_store_ps(acc[i], sum[i]); }
 }
 
 #else
 
+/// Integer sums over the first and the last 16 elements of one block.
+struct half_sums {
+  std::int32_t low, high;
+};
+
+#if defined(__AVX2__)
+/// One block of four rows: sums [row], the offset taken off.
+template <class Unpacker>
+void integer_sums(unpacked_rows const& w,
+                  int8_row const& x,
+                  std::size_t b,
+                  half_sums (&sums)[tile_rows]) noexcept {
+  __m256i const other =
+      _mm256_loadu_si256(reinterpret_cast<__m256i const*>(x.codes + b * block_cols));
+  __m256i row[tile_rows];
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < tile_rows; ++r) {
+    __m256i const code = load_bytes(w.codes + (r * w.pitch + b) * block_cols);
+    __m256i pairs;
+    if constexpr (Unpacker::offset_shift ==
+                  7) {  // 255 * 127 * 2 does not fit 16 bits: multiply magnitudes
+      __m256i const weight = _mm256_xor_si256(code, _mm256_set1_epi8(-128));
+      pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(weight), _mm256_sign_epi8(other, weight));
+    } else {
+      pairs = _mm256_maddubs_epi16(code, other);
+    }
+    row[r] = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+  }
+  __m256i const both =
+      _mm256_hadd_epi32(_mm256_hadd_epi32(row[0], row[1]), _mm256_hadd_epi32(row[2], row[3]));
+  constexpr bool offset_left = Unpacker::offset_shift >= 0 && Unpacker::offset_shift != 7;
+  constexpr std::int32_t offset = offset_left ? 1 << Unpacker::offset_shift : 0;
+  alignas(32) std::int32_t lanes[2][tile_rows];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), both);
+  for (std::size_t r = 0; r < tile_rows; ++r) {
+    sums[r] = {lanes[0][r] - offset * x.low_sum[b],
+               lanes[1][r] - offset * (x.code_sum[b] - x.low_sum[b])};
+  }
+}
+#else
+template <class Unpacker>
+void integer_sums(unpacked_rows const& w,
+                  int8_row const& x,
+                  std::size_t b,
+                  half_sums (&sums)[tile_rows]) noexcept {
+  constexpr std::int32_t offset = Unpacker::offset_shift < 0 ? 0 : 1 << Unpacker::offset_shift;
+  std::int8_t const* const other = x.codes + b * block_cols;
+  for (std::size_t r = 0; r < tile_rows; ++r) {
+    std::uint8_t const* const code = w.codes + (r * w.pitch + b) * block_cols;
+    std::int32_t low = 0;
+    std::int32_t high = 0;
+    for (std::size_t i = 0; i < block_cols / 2; ++i) {
+      low += code[i] * other[i];
+      high += code[i + block_cols / 2] * other[i + block_cols / 2];
+    }
+    sums[r] = {low - offset * x.low_sum[b], high - offset * (x.code_sum[b] - x.low_sum[b])};
+  }
+}
+#endif
+
 /// Adds `count` blocks, the first of which is number 0 modulo 4, to acc: [4 partial sums, 4 rows].
 template <class Unpacker>
 [[gnu::noinline]] void multiply_add_rows(unpacked_rows const& w,
-                                         int8_row const& x,
+                                         int8_row const (&x)[1],
                                          std::size_t count,
-                                         float* acc) noexcept {
-  constexpr std::int32_t offset = Unpacker::offset_shift < 0 ? 0 : 1 << Unpacker::offset_shift;
+                                         float* const (&acc)[1]) noexcept {
   for (std::size_t b = 0; b < count; ++b) {
+    half_sums sums[tile_rows];
+    integer_sums<Unpacker>(w, x[0], b, sums);
+    float const x_scale = x[0].scale[b];
     for (std::size_t r = 0; r < tile_rows; ++r) {
-      std::uint8_t const* const code = w.codes + (r * w.pitch + b) * block_cols;
-      std::int8_t const* const other = x.codes + b * block_cols;
-      std::int32_t low = -offset * x.low_sum[b];
-      std::int32_t high = -offset * (x.code_sum[b] - x.low_sum[b]);
-      for (std::size_t i = 0; i < block_cols / 2; ++i) { low += code[i] * other[i]; }
-      for (std::size_t i = block_cols / 2; i < block_cols; ++i) { high += code[i] * other[i]; }
-      std::size_t const factor = r * w.pitch + b;
-      float& sum = acc[(b % block_lanes) * tile_rows + r];
+      std::size_t const at = r * w.pitch + b;
+      float& sum = acc[0][(b % block_lanes) * tile_rows + r];
       if constexpr (Unpacker::halves) {
-        sum = multiply_add(static_cast<float>(low), w.scale[factor] * x.scale[b], sum);
-        sum = multiply_add(static_cast<float>(high), w.high_scale[factor] * x.scale[b], sum);
+        sum = multiply_add(static_cast<float>(sums[r].low), w.scale[at] * x_scale, sum);
+        sum = multiply_add(static_cast<float>(sums[r].high), w.high_scale[at] * x_scale, sum);
       } else {
-        sum = multiply_add(static_cast<float>(low + high), w.scale[factor] * x.scale[b], sum);
+        sum = multiply_add(
+            static_cast<float>(sums[r].low + sums[r].high), w.scale[at] * x_scale, sum);
       }
-      if constexpr (Unpacker::minimum) { sum = multiply_add(w.minimum[factor], x.sum[b], sum); }
+      if constexpr (Unpacker::minimum) { sum = multiply_add(w.minimum[at], x[0].sum[b], sum); }
     }
   }
 }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 
 namespace terrace::kernel::cpu::detail {
 
@@ -188,9 +189,18 @@ void multiply_int8_rows(matrix_view const& w,
       for (std::size_t b = 0; b < x.blocks; b += piece_blocks) {
         std::size_t const count = std::min(piece_blocks, x.blocks - b);
         unpacked_rows const unpacked = unpack_rows<Unpacker>(w, row, b, count, piece);
-        for (std::size_t i = 0; i < width; ++i) {
-          multiply_add_rows<Unpacker>(unpacked, row_of(x, tokens[t + i], b), count, sums[i]);
-        }
+        std::size_t i = 0;
+        auto const multiply = [&]<std::size_t... Next>(std::index_sequence<Next...>) {
+          for (; i + sizeof...(Next) <= width; i += sizeof...(Next)) {
+            multiply_add_rows<Unpacker>(
+                unpacked, {row_of(x, tokens[t + i + Next], b)...}, count, {sums[i + Next]...});
+          }
+        };
+#if defined(TERRACE_KERNEL_VNNI)
+        multiply(std::make_index_sequence<4>{});
+        multiply(std::make_index_sequence<2>{});
+#endif
+        multiply(std::make_index_sequence<1>{});
       }
       std::size_t const rows = std::min(tile_rows, out.end - row);
       for (std::size_t i = 0; i < width; ++i) {
