@@ -51,12 +51,15 @@ class comparison {
 
   [[nodiscard]] runtime::requirements const& needs() const noexcept { return needs_; }
 
+  /// Returns the counters of the fastest tier.
   template <class Change>
-  void check(std::string const& what, Change change) {
-    check_file(weights_, what, change);
+  observe::tier_counters check(std::string const& what, Change change) {
+    return check_file(weights_, what, change);
   }
   template <class Change>
-  void check_file(std::filesystem::path const& weights, std::string const& what, Change change) {
+  observe::tier_counters check_file(std::filesystem::path const& weights,
+                                    std::string const& what,
+                                    Change change) {
     INFO(what << ", " << name_of(mode_));
     auto how = small(mode_);
     change(how);
@@ -68,6 +71,7 @@ class comparison {
       if (tier.capacity_bytes != 0) { CHECK(tier.peak_bytes <= tier.capacity_bytes); }
     }
     CHECK(tiers.front().peak_bytes <= model.engine().plan().memory.predicted_peak_bytes);
+    return tiers.front();
   }
 
   /// The smallest cap of main memory that works, as a command line would spell it.
@@ -92,12 +96,16 @@ class comparison {
 
 void check_sizes(comparison& same) {
   auto const least = same.least_memory();
-  same.check("smallest cap that works", [&](setup& how) { how.chain.dram = least; });
+  auto const capped =
+      same.check("smallest cap that works", [&](setup& how) { how.chain.dram = least; });
+  CHECK(capped.evictions > 0);
   if (same.needs().experts == 0) { return; }
   for (std::string const& slots :
        {std::to_string(same.needs().top_k), std::string{"10%"}, std::string{"50%"}}) {
-    same.check("--experts " + slots,
-               [&](setup& how) { how.chain.experts = runner::slot_request::parse(slots); });
+    auto const limited = same.check("--experts " + slots, [&](setup& how) {
+      how.chain.experts = runner::slot_request::parse(slots);
+    });
+    CHECK(limited.evictions > 0);
   }
 }
 
@@ -109,18 +117,20 @@ void check_policies(comparison& same) {
       same.check("evict pinned", [](setup& how) { how.chain.evict = "pinned"; });
       continue;
     }
-    same.check("evict " + std::string{name}, [&](setup& how) {
+    auto const evicting = same.check("evict " + std::string{name}, [&](setup& how) {
       how.chain.evict = std::string{name};
       mixture ? void(how.chain.experts = runner::slot_request::parse("10%"))
               : void(how.chain.dram = tight);
     });
+    CHECK(evicting.evictions > 0);
   }
   if (!mixture) { return; }
   for (auto const name : prefetch::any::names) {
-    same.check("prefetch " + std::string{name}, [&](setup& how) {
+    auto const guessing = same.check("prefetch " + std::string{name}, [&](setup& how) {
       how.chain.prefetch = std::string{name};
       how.chain.experts = runner::slot_request::parse("20%");
     });
+    CHECK((guessing.prefetched > 0) == (name != "none"));
   }
 }
 
