@@ -17,10 +17,6 @@
 namespace terrace::test {
 namespace {
 
-using kernel::cpu::attention_shape;
-using kernel::cpu::kv_layout;
-using kernel::cpu::kv_pages;
-
 /// Keys and values of one sequence in pages of `page_tokens`; rows of a token lie together, keys
 /// first. With `values_in_keys` a value is the start of its key, as in absorbed latent attention.
 struct cache {

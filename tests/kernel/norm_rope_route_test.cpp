@@ -87,8 +87,7 @@ TEST_CASE("rope rotates the asked dimensions of every head by the position's ang
     kernel::reference::rope(
         expected.data() + row * 80 + 16, positions[row / 5], freqs.data(), 24, half_split);
   }
-  auto const pairing =
-      half_split ? kernel::cpu::rope_pairing::half_split : kernel::cpu::rope_pairing::interleaved;
+  auto const pairing = half_split ? rope_pairing::half_split : rope_pairing::interleaved;
   kernel::cpu::rope(pool,
                     x.data(),
                     {.tokens = tokens,
@@ -115,11 +114,8 @@ TEST_CASE("rope multiplies by its magnitude and refuses a table of another shape
   kernel::cpu::rope_table table;
   table.assign(positions, freqs, 1.5F);
   std::vector<float> x{1.0F, 2.0F, 3.0F, 4.0F};
-  kernel::cpu::rope_shape shape{.tokens = 1,
-                                .heads = 1,
-                                .head_stride = 4,
-                                .n_rot = 4,
-                                .pairing = kernel::cpu::rope_pairing::half_split};
+  rope_shape shape{
+      .tokens = 1, .heads = 1, .head_stride = 4, .n_rot = 4, .pairing = rope_pairing::half_split};
   kernel::cpu::rope(pool, x.data(), shape, table);
   CHECK(x == std::vector<float>{1.5F, 3.0F, 4.5F, 6.0F});
   shape.tokens = 2;
@@ -129,7 +125,7 @@ TEST_CASE("rope multiplies by its magnitude and refuses a table of another shape
            .head_stride = 4,
            .first_dim = 2,
            .n_rot = 4,
-           .pairing = kernel::cpu::rope_pairing::half_split};
+           .pairing = rope_pairing::half_split};
   CHECK_THROWS_AS(kernel::cpu::rope(pool, x.data(), shape, table), contract_error);
 }
 

@@ -25,7 +25,7 @@ template <class Backend>
 class gqa_attention {
  public:
   struct options {
-    kernel::cpu::rope_pairing pairing = kernel::cpu::rope_pairing::half_split;
+    rope_pairing pairing = rope_pairing::half_split;
     rope_frequencies frequencies;
     bool row_norms = false;  ///< one norm over all heads of q and one over all heads of k
     bool half_kv = false;
@@ -90,7 +90,7 @@ class gqa_attention {
     rotate(run, k_values_.data(), config_.kv_heads);
 
     auto const shape = shape_of(run);
-    kernel::cpu::kv_pages const cache{
+    kv_pages const cache{
         sequence::paged_kv_layout(shape.kv_heads, shape.d_k, shape.d_v, how_.half_kv),
         run.rows.layer(layer_)};
     backend.store_kv(shape, k_values_.data(), v_values_.data(), cache);
@@ -110,7 +110,7 @@ class gqa_attention {
                       .pairing = how_.pairing},
                      run.angles);
   }
-  [[nodiscard]] kernel::cpu::attention_shape shape_of(pass<Backend> const& run) const {
+  [[nodiscard]] attention_shape shape_of(pass<Backend> const& run) const {
     return {.tokens = run.tokens,
             .heads = static_cast<std::size_t>(config_.heads),
             .kv_heads = static_cast<std::size_t>(config_.kv_heads),

@@ -41,9 +41,8 @@ struct llama {
       format::catalog const& catalog, decoder_config const& config, bool half_kv) {
     auto frequencies = make_frequencies(config.rope_dim, config.rope_base, config.scaling);
     apply_divisors(catalog, frequencies);
-    return {.pairing = catalog.kind() == format::container::gguf
-                           ? kernel::cpu::rope_pairing::interleaved
-                           : kernel::cpu::rope_pairing::half_split,
+    return {.pairing = catalog.kind() == format::container::gguf ? rope_pairing::interleaved
+                                                                 : rope_pairing::half_split,
             .frequencies = std::move(frequencies),
             .row_norms = false,
             .half_kv = half_kv};

@@ -33,7 +33,7 @@ struct minimax_m2 {
   template <class Backend>
   [[nodiscard]] static typename attention<Backend>::options attention_options(
       format::catalog const& /*catalog*/, decoder_config const& config, bool half_kv) {
-    return {.pairing = kernel::cpu::rope_pairing::half_split,
+    return {.pairing = rope_pairing::half_split,
             .frequencies = make_frequencies(config.rope_dim, config.rope_base, config.scaling),
             .row_norms = true,
             .half_kv = half_kv};

@@ -92,7 +92,7 @@ class mixture_ffn {
     }
   }
 
-  [[nodiscard]] kernel::cpu::sigmoid_router router() const noexcept {
+  [[nodiscard]] sigmoid_router router() const noexcept {
     return {.experts = static_cast<std::size_t>(config_.experts),
             .top_k = static_cast<std::size_t>(config_.top_k),
             .normalise = config_.normalise_weights,

@@ -97,16 +97,15 @@ class mla_attention {
     rotate(
         run, queries_.data(), config_.heads, config_.nope_dim + config_.rope_dim, config_.nope_dim);
 
-    kernel::cpu::attention_shape const shape{.tokens = tokens,
-                                             .heads = static_cast<std::size_t>(config_.heads),
-                                             .kv_heads = 1,
-                                             .d_k = static_cast<std::size_t>(row),
-                                             .d_v = static_cast<std::size_t>(config_.kv_lora),
-                                             .first_position = run.first_position,
-                                             .scale = static_cast<float>(how_.score_scale)};
-    kernel::cpu::kv_pages const cache{
-        sequence::mla_row_layout(config_.kv_lora, config_.rope_dim, how_.half_kv),
-        run.rows.layer(layer_)};
+    attention_shape const shape{.tokens = tokens,
+                                .heads = static_cast<std::size_t>(config_.heads),
+                                .kv_heads = 1,
+                                .d_k = static_cast<std::size_t>(row),
+                                .d_v = static_cast<std::size_t>(config_.kv_lora),
+                                .first_position = run.first_position,
+                                .scale = static_cast<float>(how_.score_scale)};
+    kv_pages const cache{sequence::mla_row_layout(config_.kv_lora, config_.rope_dim, how_.half_kv),
+                         run.rows.layer(layer_)};
     backend.store_kv(shape, rows_.data(), nullptr, cache);
 
     absorb_queries(run, scope);
@@ -204,7 +203,7 @@ class mla_attention {
                       .head_stride = static_cast<std::size_t>(head_stride),
                       .first_dim = static_cast<std::size_t>(first),
                       .n_rot = static_cast<std::size_t>(config_.rope_dim),
-                      .pairing = kernel::cpu::rope_pairing::interleaved},
+                      .pairing = rope_pairing::interleaved},
                      run.angles);
   }
 

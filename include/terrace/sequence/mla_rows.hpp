@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <terrace/kernel/cpu/attention.hpp>
+#include <terrace/core/attention_shape.hpp>
 #include <terrace/sequence/paged_kv.hpp>
 
 #include <cstddef>
@@ -11,9 +11,9 @@ namespace terrace::sequence {
 /// A page of latent attention: one row per token for all heads, the normed latent first and the
 /// rotated key part after it. The value of a token is the latent itself, so V is the first `latent`
 /// elements of the K row.
-[[nodiscard]] constexpr kernel::cpu::kv_layout mla_row_layout(std::size_t latent,
-                                                              std::size_t rope,
-                                                              bool half) noexcept {
+[[nodiscard]] constexpr kv_layout mla_row_layout(std::size_t latent,
+                                                 std::size_t rope,
+                                                 bool half) noexcept {
   return {.half = half,
           .page_tokens = page_tokens,
           .k_offset = 0,

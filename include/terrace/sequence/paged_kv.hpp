@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <terrace/kernel/cpu/attention.hpp>
+#include <terrace/core/attention_shape.hpp>
 
 #include <cstddef>
 
@@ -12,10 +12,10 @@ inline constexpr std::size_t page_tokens = 64;
 /// A page of keys and values of grouped-query attention: K [kv_heads, page_tokens, key_dim], then
 /// V [kv_heads, page_tokens, value_dim]; float32, or IEEE half when `half`. Offsets and strides are
 /// in elements.
-[[nodiscard]] constexpr kernel::cpu::kv_layout paged_kv_layout(std::size_t kv_heads,
-                                                               std::size_t key_dim,
-                                                               std::size_t value_dim,
-                                                               bool half) noexcept {
+[[nodiscard]] constexpr kv_layout paged_kv_layout(std::size_t kv_heads,
+                                                  std::size_t key_dim,
+                                                  std::size_t value_dim,
+                                                  bool half) noexcept {
   return {.half = half,
           .page_tokens = page_tokens,
           .k_offset = 0,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <terrace/core/error.hpp>
+#include <terrace/core/rope_shape.hpp>
 #include <terrace/kernel/cpu/detail/f32x16.hpp>
 #include <terrace/kernel/cpu/thread_pool.hpp>
 
@@ -13,12 +14,6 @@
 #include <vector>
 
 namespace terrace::kernel::cpu {
-
-/// Which two of the n rotated dimensions turn together.
-enum class rope_pairing : unsigned char {
-  interleaved,  ///< 2i and 2i + 1 (GGUF: NORM)
-  half_split,   ///< i and i + n/2 (GGUF: NEOX)
-};
 
 /// Cosines and sines for the tokens of one step, shared by its layers and heads.
 class rope_table {
@@ -54,17 +49,6 @@ class rope_table {
   std::size_t pairs_ = 0;
   std::vector<float> cosine_;
   std::vector<float> sine_;
-};
-
-/// x [tokens, heads, head_stride]; dimensions [first_dim, first_dim + n_rot) of every head are
-/// rotated.
-struct rope_shape {
-  std::size_t tokens;
-  std::size_t heads;
-  std::size_t head_stride;
-  std::size_t first_dim = 0;
-  std::size_t n_rot;
-  rope_pairing pairing;
 };
 
 /// Rotates pairs of dimensions of x in place by the angles of `table`, whose row t belongs to token

@@ -3,6 +3,7 @@
 
 #include <terrace/core/error.hpp>
 #include <terrace/core/ids.hpp>
+#include <terrace/core/sigmoid_router.hpp>
 #include <terrace/kernel/cpu/detail/exponential.hpp>
 #include <terrace/kernel/cpu/thread_pool.hpp>
 
@@ -14,14 +15,6 @@
 #include <vector>
 
 namespace terrace::kernel::cpu {
-
-/// A router that chooses by sigmoid(logit) + bias and weighs by the sigmoid alone.
-struct sigmoid_router {
-  std::size_t experts;
-  std::size_t top_k;
-  bool normalise = true;  ///< weights of a token sum to `scale`
-  float scale = 1.0F;
-};
 
 /// Chooses experts for each token.
 ///
