@@ -94,7 +94,7 @@ class decoder {
     }
   }
 
-  /// Logits [count, vocab] of tokens [first, first + count) of the last batch.
+  /// Logits [count, vocab] of tokens [first, first + count) of the last batch, in backend memory.
   void logits(pass<Backend>& run, std::size_t first, std::size_t count, float* out) {
     auto const scope = head_.enter(run.store);
     std::size_t const hidden = static_cast<std::size_t>(config_.hidden);
@@ -110,9 +110,8 @@ class decoder {
 
   void embed(pass<Backend>& run, std::span<std::int32_t const> ids) {
     auto const scope = embedding_.enter(run.store);
-    rows_.assign(ids.begin(), ids.end());
     x_.resize(ids.size() * static_cast<std::size_t>(config_.hidden));
-    run.backend.decode_rows(scope[embed_], rows_, x_.data());
+    run.backend.embed(scope[embed_], ids, x_.data());
   }
   void read_ahead(pass<Backend>& run, weight_group const& group) const {
     if (run.read_ahead && !group.held()) { run.store.prefetch(group.ids()); }
@@ -131,8 +130,7 @@ class decoder {
   std::vector<std::unique_ptr<Attention>> attention_;
   std::vector<std::unique_ptr<feed_forward>> ffn_;
   typename Backend::activations input_;
-  std::vector<std::uint32_t> rows_;
-  std::vector<float> x_, normed_;
+  typename Backend::template buffer<float> x_, normed_;
 };
 
 }  // namespace terrace::model

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
 namespace terrace::model {
 
@@ -52,7 +51,7 @@ class gated_mlp {
   int hidden_ = 0, width_ = 0;
   std::size_t gate_ = 0, up_ = 0, down_ = 0;
   typename Backend::activations inner_;
-  std::vector<float> gate_values_, up_values_, result_;
+  typename Backend::template buffer<float> gate_values_, up_values_, result_;
 };
 
 /// A feed-forward layer without experts.
@@ -83,7 +82,7 @@ class dense_ffn {
   std::size_t norm_ = 0;
   gated_mlp<Backend> mlp_;
   typename Backend::activations input_;
-  std::vector<float> normed_;
+  typename Backend::template buffer<float> normed_;
 };
 
 }  // namespace terrace::model

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/attention_shape.hpp>
+#include <terrace/core/rope_shape.hpp>
 #include <terrace/format/catalog.hpp>
-#include <terrace/kernel/cpu/kv_cache.hpp>
-#include <terrace/kernel/cpu/rope.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/pass.hpp>
 #include <terrace/model/rope_frequencies.hpp>
@@ -13,7 +13,6 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
-#include <vector>
 
 namespace terrace::model {
 
@@ -92,7 +91,7 @@ class gqa_attention {
     auto const shape = shape_of(run);
     kv_pages const cache{
         sequence::paged_kv_layout(shape.kv_heads, shape.d_k, shape.d_v, how_.half_kv),
-        run.rows.layer(layer_)};
+        run.pages.layer(layer_)};
     backend.store_kv(shape, k_values_.data(), v_values_.data(), cache);
     backend.attention(shape, q_values_.data(), cache, mixed_.data());
     backend.prepare(input_, mixed_.data(), tokens, config_.heads * config_.value_dim);
@@ -127,7 +126,8 @@ class gqa_attention {
   int q_rows_ = 0, k_rows_ = 0, v_rows_ = 0;
   std::size_t norm_ = 0, q_ = 0, k_ = 0, v_ = 0, out_ = 0, q_norm_ = 0, k_norm_ = 0;
   typename Backend::activations input_;
-  std::vector<float> normed_, q_values_, k_values_, v_values_, mixed_, projected_;
+  typename Backend::template buffer<float> normed_, q_values_, k_values_, v_values_, mixed_,
+      projected_;
 };
 
 }  // namespace terrace::model

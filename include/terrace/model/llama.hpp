@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/rope_shape.hpp>
 #include <terrace/format/catalog.hpp>
-#include <terrace/kernel/cpu/rope.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/decoder.hpp>
 #include <terrace/model/gqa_attention.hpp>

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <terrace/chain/lease.hpp>
 #include <terrace/core/ids.hpp>
+#include <terrace/core/sigmoid_router.hpp>
 #include <terrace/format/catalog.hpp>
-#include <terrace/kernel/cpu/route.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/dense_ffn.hpp>
-#include <terrace/model/expert_batch.hpp>
+#include <terrace/model/host_experts.hpp>
 #include <terrace/model/pass.hpp>
 #include <terrace/model/weight_group.hpp>
 
@@ -22,15 +21,14 @@
 namespace terrace::model {
 
 /// A feed-forward layer of routed experts, with shared experts where the model has them.
-///
-/// Experts are leased in sets of ascending id. Each expert's outputs are kept until its turn and
-/// added to a token in ascending order of expert id, so that the sum does not depend on which
-/// expert arrived first, on how many could be leased at once, or on the batch.
 template <class Backend>
 class mixture_ffn {
  public:
   mixture_ffn(format::catalog const& catalog, decoder_config const& config, int layer)
-      : config_{config}, layer_{static_cast<std::uint32_t>(layer)}, weights_{catalog} {
+      : config_{config},
+        layer_{static_cast<std::uint32_t>(layer)},
+        weights_{catalog},
+        experts_{catalog, config, layer} {
     std::string const prefix = "blk." + std::to_string(layer) + ".";
     norm_ = weights_.add(prefix + "ffn_norm.weight", 1, config.hidden);
     router_ = weights_.add(prefix + "ffn_gate_inp.weight", config.experts, config.hidden);
@@ -58,12 +56,9 @@ class mixture_ffn {
     record_routing(run);
     if (run.look_ahead && next != nullptr && next->weights_.held()) { next->score_early(run, x); }
 
-    sum_.assign(values, 0.0F);
-    batch_.assign(chosen_,
-                  gates_,
-                  static_cast<std::size_t>(config_.top_k),
-                  static_cast<std::size_t>(config_.experts));
-    run_experts(run);
+    sum_.resize(values);
+    backend.zero(sum_.data(), values);
+    experts_.add_to(run, input_, chosen_.data(), gates_.data(), sum_.data());
     if (shared_) { shared_->add_to(run, scope, input_, sum_.data()); }
     backend.add(sum_.data(), values, x);
   }
@@ -114,13 +109,15 @@ class mixture_ffn {
   void record_routing(pass<Backend>& run) {
     if (run.routing == nullptr) { return; }
     std::size_t const k = static_cast<std::size_t>(config_.top_k);
+    auto const chosen = run.backend.read(chosen_.data(), run.tokens * k, chosen_here_);
+    auto const gates = run.backend.read(gates_.data(), run.tokens * k, gates_here_);
     std::vector<std::size_t> order(k);
     for (std::size_t t = 0; t < run.tokens; ++t) {
       for (std::size_t i = 0; i < k; ++i) { order[i] = t * k + i; }
       std::stable_sort(
-          order.begin(), order.end(), [&](auto a, auto b) { return gates_[a] > gates_[b]; });
+          order.begin(), order.end(), [&](auto a, auto b) { return gates[a] > gates[b]; });
       for (auto const at : order) {
-        run.routing->push_back(static_cast<std::uint16_t>(chosen_[at]));
+        run.routing->push_back(static_cast<std::uint16_t>(chosen[at]));
       }
     }
   }
@@ -139,89 +136,10 @@ class mixture_ffn {
     gates_.resize(k);
     run.backend.matmul_exact(scope[router_], normed_.data(), 1, logits_.data());
     run.backend.route(router(), logits_.data(), scope[bias_], 1, chosen_.data(), gates_.data());
-    run.store.hint({.layer = layer_id{layer_}, .experts = chosen_, .scores = gates_});
+    run.store.hint({.layer = layer_id{layer_},
+                    .experts = run.backend.read(chosen_.data(), k, chosen_here_),
+                    .scores = run.backend.read(gates_.data(), k, gates_here_)});
   }
-
-  [[nodiscard]] block_id id_of(expert_batch::entry const& one) const noexcept {
-    return expert_block(layer_id{layer_}, one.expert);
-  }
-
-  /// Runs all experts of the batch in sets that fit, the next set being read while one computes.
-  void run_experts(pass<Backend>& run) {
-    auto const entries = batch_.entries();
-    std::size_t const room = std::max<std::size_t>(run.store.room_for(id_of(entries.front())), 1);
-    bool const all_fit = entries.size() <= room && run.tokens * entries.size() <= most_kept_outputs;
-    std::size_t const set_size =
-        all_fit ? entries.size() : std::clamp<std::size_t>(room / 2, 1, most_experts_a_set);
-    bool const overlap = room >= 2 * set_size;
-    lease current = lease_set(run, entries.first(std::min(set_size, entries.size())));
-    for (std::size_t first = 0; first < entries.size(); first += set_size) {
-      auto const set = entries.subspan(first, std::min(set_size, entries.size() - first));
-      std::size_t const after = first + set.size();
-      auto const following = entries.subspan(after, std::min(set_size, entries.size() - after));
-      lease next;
-      if (overlap && !following.empty()) { next = lease_set(run, following); }
-      compute_set(run, set, current);
-      current.release();
-      if (!overlap && !following.empty()) { next = lease_set(run, following); }
-      current = std::move(next);
-    }
-  }
-
-  [[nodiscard]] lease lease_set(pass<Backend>& run,
-                                std::span<expert_batch::entry const> set) const {
-    std::vector<block_id> ids;
-    ids.reserve(set.size());
-    for (auto const& one : set) { ids.push_back(id_of(one)); }
-    return run.store.acquire(stream_ref::host(), ids);
-  }
-
-  /// Computes the experts that are here first and the others as they arrive, then adds all in
-  /// ascending order.
-  void compute_set(pass<Backend>& run,
-                   std::span<expert_batch::entry const> set,
-                   lease const& leased) {
-    std::size_t const hidden = static_cast<std::size_t>(config_.hidden);
-    std::size_t rows = 0;
-    for (auto const& one : set) { rows += one.count; }
-    outputs_.resize(rows * hidden);
-    std::vector<float*> out(set.size());
-    float* at = outputs_.data();
-    for (std::size_t i = 0; i < set.size(); ++i) {
-      out[i] = at;
-      at += set[i].count * hidden;
-    }
-    std::vector<std::size_t> waiting(set.size());
-    for (std::size_t i = 0; i < set.size(); ++i) { waiting[i] = i; }
-    while (!waiting.empty()) {
-      std::vector<std::size_t> here, later;
-      for (auto const i : waiting) { (leased.arrived(i) ? here : later).push_back(i); }
-      if (here.empty()) {
-        here.push_back(later.front());
-        later.erase(later.begin());
-      }
-      tasks_.clear();
-      for (auto const i : here) {
-        leased.wait(i);
-        tasks_.push_back({leased[i].matrix(0),
-                          leased[i].matrix(1),
-                          leased[i].matrix(2),
-                          batch_.tokens(set[i]),
-                          out[i]});
-      }
-      run.backend.expert_ffn(input_, tasks_);
-      waiting = std::move(later);
-    }
-    for (std::size_t i = 0; i < set.size(); ++i) {
-      run.backend.add_weighted_rows(
-          out[i], batch_.tokens(set[i]), batch_.weights(set[i]), hidden, sum_.data());
-    }
-  }
-
-  /// Sets larger than this are computed in parts, so that kept outputs stay small beside the
-  /// experts themselves.
-  static constexpr std::size_t most_kept_outputs = 1024;
-  static constexpr std::size_t most_experts_a_set = 32;
 
   decoder_config config_;
   std::uint32_t layer_;
@@ -229,10 +147,11 @@ class mixture_ffn {
   std::size_t norm_ = 0, router_ = 0, bias_ = 0;
   std::optional<gated_mlp<Backend>> shared_;
   typename Backend::activations input_;
-  expert_batch batch_;
-  std::vector<expert_id> chosen_;
-  std::vector<typename Backend::expert_task> tasks_;
-  std::vector<float> normed_, logits_, gates_, sum_, outputs_;
+  host_experts<Backend> experts_;
+  typename Backend::template buffer<expert_id> chosen_;
+  typename Backend::template buffer<float> normed_, logits_, gates_, sum_;
+  std::vector<expert_id> chosen_here_;  ///< where the host reads them
+  std::vector<float> gates_here_;
 };
 
 }  // namespace terrace::model

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/attention_shape.hpp>
+#include <terrace/core/head_product.hpp>
+#include <terrace/core/rope_shape.hpp>
 #include <terrace/format/catalog.hpp>
-#include <terrace/kernel/cpu/kv_cache.hpp>
-#include <terrace/kernel/cpu/rope.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/pass.hpp>
 #include <terrace/model/rope_frequencies.hpp>
 #include <terrace/model/weight_group.hpp>
 #include <terrace/sequence/mla_rows.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <string>
-#include <vector>
 
 namespace terrace::model {
 
@@ -105,7 +104,7 @@ class mla_attention {
                                 .first_position = run.first_position,
                                 .scale = static_cast<float>(how_.score_scale)};
     kv_pages const cache{sequence::mla_row_layout(config_.kv_lora, config_.rope_dim, how_.half_kv),
-                         run.rows.layer(layer_)};
+                         run.pages.layer(layer_)};
     backend.store_kv(shape, rows_.data(), nullptr, cache);
 
     absorb_queries(run, scope);
@@ -140,11 +139,11 @@ class mla_attention {
 
   /// The first kv_lora values of each row of rows_; the rotated key part after them has no norm.
   void norm_latents(pass<Backend>& run, weight_group::scope const& scope) {
-    std::size_t const row = static_cast<std::size_t>(config_.kv_lora + config_.rope_dim);
-    for (std::size_t t = 0; t < run.tokens; ++t) {
-      float* const latent = rows_.data() + t * row;
-      run.backend.rms_norm(latent, scope[kv_a_norm_], config_.norm_eps, 1, latent);
-    }
+    run.backend.rms_norm_part(rows_.data(),
+                              static_cast<std::size_t>(config_.kv_lora + config_.rope_dim),
+                              scope[kv_a_norm_],
+                              config_.norm_eps,
+                              run.tokens);
   }
 
   /// absorbed_ [tokens, heads, latent + rope]: the key factor applied to the unrotated part, the
@@ -154,23 +153,26 @@ class mla_attention {
     std::size_t const from = static_cast<std::size_t>(config_.nope_dim + config_.rope_dim);
     std::size_t const to = static_cast<std::size_t>(config_.kv_lora + config_.rope_dim);
     absorbed_.resize(run.tokens * heads * to);
-    tasks_.clear();
-    for (std::size_t head = 0; head < heads; ++head) {
-      auto const factor = split_ ? scope[k_b_].rows_from(head * config_.kv_lora, config_.kv_lora)
-                                 : scope[kv_b_].rows_from(head * rows_a_head(), config_.nope_dim);
-      tasks_.push_back({.factor = factor,
-                        .transposed = !split_,
-                        .in = queries_.data() + head * from,
-                        .in_stride = heads * from,
-                        .out = absorbed_.data() + head * to,
-                        .out_stride = heads * to});
-    }
-    run.backend.head_products(tasks_, run.tokens);
-    for (std::size_t row = 0; row < run.tokens * heads; ++row) {
-      std::copy_n(queries_.data() + row * from + config_.nope_dim,
-                  config_.rope_dim,
-                  absorbed_.data() + row * to + config_.kv_lora);
-    }
+    std::uint64_t const latent = static_cast<std::uint64_t>(config_.kv_lora);
+    run.backend.head_products(
+        {.factors = split_ ? scope[k_b_] : scope[kv_b_],
+         .heads = heads,
+         .row_stride = split_ ? latent : rows_a_head(),
+         .rows = split_ ? latent : static_cast<std::uint64_t>(config_.nope_dim),
+         .transposed = !split_,
+         .in = queries_.data(),
+         .in_token_stride = heads * from,
+         .in_head_stride = from,
+         .out = absorbed_.data(),
+         .out_token_stride = heads * to,
+         .out_head_stride = to},
+        run.tokens);
+    run.backend.copy_columns(queries_.data() + config_.nope_dim,
+                             from,
+                             absorbed_.data() + config_.kv_lora,
+                             to,
+                             static_cast<std::size_t>(config_.rope_dim),
+                             run.tokens * heads);
   }
 
   /// mixed_ [tokens, heads, value_dim]: the value factor applied to each head's mixed latent.
@@ -178,18 +180,19 @@ class mla_attention {
     std::size_t const heads = static_cast<std::size_t>(config_.heads);
     std::size_t const from = static_cast<std::size_t>(config_.kv_lora);
     std::size_t const to = static_cast<std::size_t>(config_.value_dim);
-    tasks_.clear();
-    for (std::size_t head = 0; head < heads; ++head) {
-      auto const factor = split_
-                              ? scope[v_b_].rows_from(head * to, to)
-                              : scope[kv_b_].rows_from(head * rows_a_head() + config_.nope_dim, to);
-      tasks_.push_back({.factor = factor,
-                        .in = latent_.data() + head * from,
-                        .in_stride = heads * from,
-                        .out = mixed_.data() + head * to,
-                        .out_stride = heads * to});
-    }
-    run.backend.head_products(tasks_, run.tokens);
+    run.backend.head_products(
+        {.factors = split_ ? scope[v_b_] : scope[kv_b_],
+         .heads = heads,
+         .first_row = split_ ? 0 : static_cast<std::uint64_t>(config_.nope_dim),
+         .row_stride = split_ ? to : rows_a_head(),
+         .rows = to,
+         .in = latent_.data(),
+         .in_token_stride = heads * from,
+         .in_head_stride = from,
+         .out = mixed_.data(),
+         .out_token_stride = heads * to,
+         .out_head_stride = to},
+        run.tokens);
   }
 
   [[nodiscard]] std::uint64_t rows_a_head() const noexcept {
@@ -215,8 +218,8 @@ class mla_attention {
   std::size_t norm_ = 0, q_a_ = 0, q_a_norm_ = 0, q_ = 0, kv_a_ = 0, kv_a_norm_ = 0, k_b_ = 0,
               v_b_ = 0, kv_b_ = 0, out_ = 0;
   typename Backend::activations input_;
-  std::vector<typename Backend::head_task> tasks_;
-  std::vector<float> normed_, compressed_, queries_, rows_, absorbed_, latent_, mixed_, projected_;
+  typename Backend::template buffer<float> normed_, compressed_, queries_, rows_, absorbed_,
+      latent_, mixed_, projected_;
 };
 
 }  // namespace terrace::model

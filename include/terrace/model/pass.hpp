@@ -2,7 +2,6 @@
 #pragma once
 
 #include <terrace/chain/any_store.hpp>
-#include <terrace/sequence/row_pages.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +14,8 @@ template <class Backend>
 struct pass {
   Backend& backend;
   any_store& store;
-  sequence::row_pages& rows;  ///< sequence state; already grown to first_position + tokens
+  /// Sequence state; already grown to first_position + tokens.
+  typename Backend::page_lists const& pages;
   typename Backend::rope_table const& angles;  ///< of this batch's positions
   std::size_t first_position = 0;              ///< of token 0 of the batch
   std::size_t tokens = 0;

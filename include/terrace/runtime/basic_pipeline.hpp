@@ -75,11 +75,12 @@ class basic_pipeline final : public pipeline {
 
   basic_pipeline(format::catalog const& catalog,
                  any_store& store,
+                 std::unique_ptr<Backend> backend,
                  pipeline_options options,
                  plan const& how)
       : options_{std::move(options)},
         store_{store},
-        backend_{options_.threads, options_.mode},
+        backend_{std::move(backend)},
         decoder_{make_decoder(catalog, options_)},
         rows_{store,
               attention::page_kind,
@@ -93,6 +94,7 @@ class basic_pipeline final : public pipeline {
 
   std::span<float const> decode(std::span<std::int32_t const> ids) override {
     check(ids);
+    std::span<float const> last;
     std::size_t done = 0;
     while (done < ids.size()) {
       std::size_t const count = std::min<std::size_t>(chunk(), ids.size() - done);
@@ -100,12 +102,11 @@ class basic_pipeline final : public pipeline {
       done += count;
       if (done == ids.size()) {
         auto pass = make_pass(count);
-        logits_.resize(static_cast<std::size_t>(vocab_size()));
-        decoder_.logits(pass, count - 1, 1, logits_.data());
+        last = logits(pass, count - 1, 1);
       }
       finish(count);
     }
-    return logits_;
+    return last;
   }
 
   std::vector<float> nll(std::span<std::int32_t const> ids) override {
@@ -119,12 +120,11 @@ class basic_pipeline final : public pipeline {
       auto pass = make_pass(count);
       for (std::size_t first = 0; first < count; first += logit_rows) {
         std::size_t const rows = std::min(logit_rows, count - first);
-        logits_.resize(rows * vocab);
-        decoder_.logits(pass, first, rows, logits_.data());
+        auto const values = logits(pass, first, rows);
         for (std::size_t row = 0; row < rows && done + first + row + 1 < ids.size(); ++row) {
           std::size_t const at = done + first + row;
           result.push_back(detail::negative_log_likelihood(
-              std::span{logits_}.subspan(row * vocab, vocab), ids[at + 1], static_cast<int>(at)));
+              values.subspan(row * vocab, vocab), ids[at + 1], static_cast<int>(at)));
         }
       }
       finish(count);
@@ -171,9 +171,9 @@ class basic_pipeline final : public pipeline {
   }
 
   [[nodiscard]] model::pass<Backend> make_pass(std::size_t tokens) {
-    return {.backend = backend_,
+    return {.backend = *backend_,
             .store = store_,
-            .rows = rows_,
+            .pages = pages_,
             .angles = angles_,
             .first_position = static_cast<std::size_t>(position_),
             .tokens = tokens,
@@ -182,17 +182,34 @@ class basic_pipeline final : public pipeline {
             .routing = routing_ == nullptr ? nullptr : &layer_major_};
   }
 
+  /// Logits [rows, vocab] of tokens [first, first + rows) of the last batch, for the host.
+  [[nodiscard]] std::span<float const> logits(model::pass<Backend>& pass,
+                                              std::size_t first,
+                                              std::size_t rows) {
+    std::size_t const count = rows * static_cast<std::size_t>(vocab_size());
+    logits_.resize(count);
+    decoder_.logits(pass, first, rows, logits_.data());
+    return backend_->read(logits_.data(), count, logits_here_);
+  }
+
   void run(std::span<std::int32_t const> ids) {
     rows_.grow(static_cast<std::size_t>(position_) + ids.size());
+    list_pages();
     layer_major_.clear();
-    Backend::make_angles(angles_,
-                         static_cast<std::size_t>(position_),
-                         ids.size(),
-                         frequencies_.per_pair,
-                         frequencies_.magnitude);
+    backend_->make_angles(angles_,
+                          static_cast<std::size_t>(position_),
+                          ids.size(),
+                          frequencies_.per_pair,
+                          frequencies_.magnitude);
     auto pass = make_pass(ids.size());
     decoder_.run(pass, ids);
     keep_routing(ids.size());
+  }
+  void list_pages() {
+    for (std::size_t layer = 0; layer < static_cast<std::size_t>(decoder_.config().layers);
+         ++layer) {
+      pages_.assign(layer, rows_.layer(layer));
+    }
   }
   void finish(std::size_t tokens) noexcept {
     position_ += static_cast<int>(tokens);
@@ -240,7 +257,7 @@ class basic_pipeline final : public pipeline {
 
   pipeline_options options_;
   any_store& store_;
-  Backend backend_;
+  std::unique_ptr<Backend> backend_;
   std::vector<lease> pinned_;
   decoder decoder_;
   sequence::row_pages rows_;
@@ -248,7 +265,9 @@ class basic_pipeline final : public pipeline {
   model::rope_frequencies frequencies_;
   int context_tokens_;
   int position_ = 0;
-  std::vector<float> logits_;
+  typename Backend::page_lists pages_;
+  typename Backend::template buffer<float> logits_;
+  std::vector<float> logits_here_;
   std::vector<std::uint16_t> layer_major_;
   std::vector<std::uint16_t>* routing_ = nullptr;
 };
@@ -317,7 +336,11 @@ inline std::unique_ptr<pipeline> make_pipeline(format::catalog const& catalog,
                                                plan const& how) {
   return detail::with_family(catalog, [&]<class Family>() -> std::unique_ptr<pipeline> {
     return std::make_unique<basic_pipeline<Family, kernel::cpu::backend>>(
-        catalog, store, options, how);
+        catalog,
+        store,
+        std::make_unique<kernel::cpu::backend>(options.threads, options.mode),
+        options,
+        how);
   });
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <terrace/core/block.hpp>
+#include <terrace/core/head_product.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/core/numerics.hpp>
 #include <terrace/kernel/cpu/cpu.hpp>
 #include <terrace/kernel/cpu/head_product.hpp>
 #include <terrace/quant/decode.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -26,8 +28,11 @@ class backend {
   using activations = cpu::activations;
   using rope_table = cpu::rope_table;
   using expert_task = cpu::expert_task;
-  using head_task = cpu::head_task;
+  /// Memory the kernels work on: `resize` and `data`, nothing more.
+  template <class T>
+  using buffer = std::vector<T>;
   static constexpr char const* name = "cpu";
+  static constexpr bool on_device = false;
 
   backend(int threads, numerics mode) : pool_{threads}, mode_{mode} {}
 
@@ -46,16 +51,37 @@ class backend {
     exact_.assign(pool_, numerics::exact, x, tokens, w.cols, w.cols);
     cpu::matmul(pool_, w, exact_, y, w.rows);
   }
-  void head_products(std::span<head_task const> heads, std::size_t tokens) {
-    cpu::head_products(pool_, heads, tokens);
+  void head_products(head_product const& all, std::size_t tokens) {
+    heads_.clear();
+    for (std::size_t head = 0; head < all.heads; ++head) {
+      heads_.push_back(
+          {.factor = all.factors.rows_from(all.first_row + head * all.row_stride, all.rows),
+           .transposed = all.transposed,
+           .in = all.in + head * all.in_head_stride,
+           .in_stride = all.in_token_stride,
+           .out = all.out + head * all.out_head_stride,
+           .out_stride = all.out_token_stride});
+    }
+    cpu::head_products(pool_, heads_, tokens);
   }
-  void decode_rows(matrix_view const& w, std::span<std::uint32_t const> rows, float* out) {
-    cpu::decode_rows(w, rows, out);
+  /// out [ids.size(), w.cols]: the rows of `w` with these numbers, as float32.
+  void embed(matrix_view const& w, std::span<std::int32_t const> ids, float* out) {
+    rows_.assign(ids.begin(), ids.end());
+    cpu::decode_rows(w, rows_, out);
   }
   /// y = weight * x / rms(x), rows of weight.cols values; y may be x.
   void rms_norm(
       float const* x, matrix_view const& weight, float eps, std::size_t tokens, float* y) {
     cpu::rms_norm(pool_, x, vector(weight), eps, tokens, weight.cols, y);
+  }
+  /// The first weight.cols values of each of `rows` rows that lie `stride` floats apart, in place.
+  void rms_norm_part(
+      float* x, std::size_t stride, matrix_view const& weight, float eps, std::size_t rows) {
+    float const* const factors = vector(weight);
+    for (std::size_t row = 0; row < rows; ++row) {
+      float* const one = x + row * stride;
+      cpu::rms_norm(pool_, one, factors, eps, 1, weight.cols, one);
+    }
   }
   void rope(float* x, rope_shape const& shape, rope_table const& angles) {
     cpu::rope(pool_, x, shape, angles);
@@ -83,6 +109,41 @@ class backend {
     cpu::swiglu(pool_, gate, up, count, y);
   }
   void add(float const* x, std::size_t count, float* y) { cpu::add(pool_, x, count, y); }
+  void zero(float* x, std::size_t count) { std::fill_n(x, count, 0.0F); }
+  /// Copies `count` values of each of `rows` rows; strides in floats.
+  void copy_columns(float const* from,
+                    std::size_t from_stride,
+                    float* to,
+                    std::size_t to_stride,
+                    std::size_t count,
+                    std::size_t rows) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      std::copy_n(from + row * from_stride, count, to + row * to_stride);
+    }
+  }
+  /// The values of backend memory where the host can read them: here they are there already.
+  /// Valid until the memory or `into` changes.
+  template <class T>
+  [[nodiscard]] std::span<T const> read(T const* values,
+                                        std::size_t count,
+                                        std::vector<T>& /*into*/) const noexcept {
+    return {values, count};
+  }
+  /// The pages of each layer of one sequence, as kernels read them.
+  class page_lists {
+   public:
+    /// `pages` has grown or was given back.
+    void assign(std::size_t layer, std::span<std::byte* const> pages) {
+      if (lists_.size() <= layer) { lists_.resize(layer + 1); }
+      lists_[layer] = pages;
+    }
+    [[nodiscard]] std::span<std::byte* const> layer(std::size_t index) const noexcept {
+      return lists_[index];
+    }
+
+   private:
+    std::vector<std::span<std::byte* const>> lists_;
+  };
   void route(sigmoid_router const& router,
              float const* logits,
              matrix_view const& bias,
@@ -123,6 +184,8 @@ class backend {
   activations exact_;
   ffn_scratch scratch_;
   std::vector<float> decoded_;
+  std::vector<std::uint32_t> rows_;
+  std::vector<head_task> heads_;
 };
 
 }  // namespace terrace::kernel::cpu
