@@ -86,6 +86,36 @@ json kimi() {
   return config;
 }
 
+json kimi_k3() {
+  json text = llama();
+  text["architectures"] = {"KimiLinearForCausalLM"};
+  text["model_type"] = "kimi_linear";
+  text["num_hidden_layers"] = 5;
+  text["hidden_act"] = "situ";
+  text["kv_lora_rank"] = 64;
+  text["q_lora_rank"] = 96;
+  text["qk_nope_head_dim"] = 32;
+  text["qk_rope_head_dim"] = 16;
+  text["v_head_dim"] = 24;
+  text["num_experts"] = 16;
+  text["num_experts_per_token"] = 6;
+  text["num_shared_experts"] = 2;
+  text["moe_intermediate_size"] = 40;
+  text["routed_expert_hidden_size"] = 32;
+  text["attn_res_block_size"] = 2;
+  text["activation_situ_beta"] = 4.0;
+  text["activation_situ_linear_beta"] = 25.0;
+  text["top_k"] = 50;
+  text["linear_attn_config"] = {{"full_attn_layers", {4, 5}},
+                                {"gate_lower_bound", -5.0},
+                                {"head_dim", 16},
+                                {"num_heads", 4},
+                                {"short_conv_kernel_size", 4}};
+  return {{"architectures", {"KimiK3ForConditionalGeneration"}},
+          {"model_type", "kimi_k3"},
+          {"text_config", text}};
+}
+
 }  // namespace
 
 TEST_CASE("a Llama config becomes GGUF keys", "[format]") {
@@ -262,4 +292,54 @@ TEST_CASE("settings that would change the arithmetic are refused", "[format]") {
 TEST_CASE("an architecture without a translation keeps its own name and no keys", "[format]") {
   auto const meta = translate({{"architectures", {"GPT2LMHeadModel"}}, {"model_type", "gpt2"}});
   CHECK(meta.get_string("general.architecture") == "gpt2");
+}
+
+TEST_CASE("a Kimi K3 config becomes GGUF keys, full attention layers counted from 1", "[format]") {
+  auto const meta = translate(kimi_k3());
+  CHECK(meta.get_string("general.architecture") == "kimi-k3");
+  CHECK(meta.try_integers("kimi-k3.attention.head_count_kv") ==
+        std::vector<std::int64_t>{0, 0, 0, 1, 1});
+  CHECK(meta.get_count("kimi-k3.expert_count") == 16);
+  CHECK(meta.get_count("kimi-k3.expert_used_count") == 6);  // and not `top_k`
+  CHECK(meta.get_count("kimi-k3.expert_latent_length") == 32);
+  CHECK(meta.get_count("kimi-k3.expert_shared_count") == 2);
+  CHECK(meta.get_count("kimi-k3.attn_res.block_size") == 2);
+  CHECK(meta.get_count("kimi-k3.kda.head_dim") == 16);
+  CHECK(meta.get_count("kimi-k3.ssm.conv_kernel") == 4);
+  CHECK(meta.get_number("kimi-k3.kda.gate_lower_bound") == -5.0);
+  CHECK(meta.get_number("kimi-k3.activation.situ_beta") == 4.0);
+  CHECK(meta.get_number("kimi-k3.activation.situ_linear_beta") == 25.0);
+  CHECK(meta.get_count("kimi-k3.attention.key_length_mla") == 48);
+  CHECK(meta.get_count("kimi-k3.attention.value_length") == 64);
+  CHECK_FALSE(meta.contains("kimi-k3.rope.scaling.type"));
+}
+
+TEST_CASE("a Kimi K3 config that cannot be computed is refused by its key", "[format]") {
+  json config = kimi_k3();
+  json& text = config["text_config"];
+  SECTION("layers are counted from 1") {
+    text["linear_attn_config"]["full_attn_layers"] = {0, 4};
+    CHECK_THAT(refusal_of(config), ContainsSubstring("names layer 0 of a model of 5 layers"));
+  }
+  SECTION("a layer behind the last") {
+    text["linear_attn_config"]["full_attn_layers"] = {6};
+    CHECK_THAT(refusal_of(config), ContainsSubstring("names layer 6"));
+  }
+  SECTION("no bound of the decay") {
+    text["linear_attn_config"].erase("gate_lower_bound");
+    CHECK_THAT(refusal_of(config), ContainsSubstring("`linear_attn_config.gate_lower_bound`"));
+  }
+  SECTION("another activation") {
+    text["hidden_act"] = "silu";
+    CHECK_THAT(refusal_of<terrace::not_supported>(config), ContainsSubstring("`hidden_act`"));
+  }
+  SECTION("latent attention with rotation") {
+    text["mla_use_nope"] = false;
+    CHECK_THAT(refusal_of<terrace::not_supported>(config), ContainsSubstring("`mla_use_nope`"));
+  }
+  SECTION("another number of recurrent heads") {
+    text["linear_attn_config"]["num_heads"] = 8;
+    CHECK_THAT(refusal_of<terrace::not_supported>(config),
+               ContainsSubstring("`linear_attn_config.num_heads`"));
+  }
 }

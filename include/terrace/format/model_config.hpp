@@ -3,6 +3,7 @@
 
 #include <terrace/core/error.hpp>
 #include <terrace/core/metadata.hpp>
+#include <terrace/format/detail/config_reader.hpp>
 #include <terrace/format/detail/json_text.hpp>
 #include <terrace/format/detail/text.hpp>
 
@@ -20,95 +21,36 @@ namespace terrace::format {
 namespace detail {
 
 /// Translates one config.json into GGUF keys.
-class config_translator {
+class config_translator : config_reader {
  public:
   config_translator(json const& config, json const& generation, std::string source)
-      : config_{config}, generation_{generation}, source_{std::move(source)}, out_{source_} {
-    if (!config_.is_object()) { throw format_error{source_ + ": is not a JSON object"}; }
-    text_ = config_.contains("text_config") && config_["text_config"].is_object()
-                ? &config_["text_config"]
-                : &config_;
-  }
+      : config_reader{config, generation, std::move(source)} {}
 
   metadata translate() {
     arch_ = architecture();
     out_.set("general.architecture", arch_);
     tokens();
     bool const known =
-        arch_ == "llama" || arch_ == "minimax-m2" || arch_ == "deepseek2" || arch_ == "kimi-k3";
+        arch_ == "llama" || arch_ == "minimax-m2" || arch_ == "deepseek2" || is_kimi_linear();
     if (!known) { return std::move(out_); }  // whoever builds the model says that it cannot
     common();
     if (arch_ == "llama") { llama(); }
     if (arch_ == "minimax-m2") { minimax(); }
     if (arch_ == "deepseek2") { deepseek(); }
-    rope();
+    if (is_kimi_linear()) {
+      kimi_linear();
+    } else {
+      rope();
+    }
     return std::move(out_);
   }
 
  private:
-  // ---- reading ----
-
-  /// The value of `key` in the text part of the config, or nothing when absent or null.
-  [[nodiscard]] json const* find(char const* key) const { return find(*text_, key); }
-  [[nodiscard]] static json const* find(json const& object, char const* key) {
-    auto const found = object.find(key);
-    return found == object.end() || found->is_null() ? nullptr : &*found;
-  }
-  [[noreturn]] void missing(std::string const& key) const {
-    throw format_error{source_ + ": the key `" + key + "` is missing, and a " + arch_ +
-                       " model cannot be set up without it"};
-  }
-  [[noreturn]] void wrong(std::string const& key, char const* wanted) const {
-    throw format_error{source_ + ": the key `" + key + "` is not " + wanted};
-  }
-  [[nodiscard]] std::uint64_t whole(json const& value, std::string const& key) const {
-    constexpr std::uint64_t most = 0x7FFF'FFFF;  // no size or id of a model is larger
-    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) {
-      wrong(key, "a whole number from 0 to 2147483647");
-    }
-    return value.get<std::uint64_t>();
-  }
-  [[nodiscard]] std::optional<std::uint64_t> try_whole(char const* key) const {
-    auto const* value = find(key);
-    if (value == nullptr) { return std::nullopt; }
-    return whole(*value, key);
-  }
-  [[nodiscard]] std::uint64_t need_whole(char const* key) const {
-    auto const value = try_whole(key);
-    if (!value) { missing(key); }
-    return *value;
-  }
-  [[nodiscard]] std::optional<double> try_real(json const& object, char const* key) const {
-    auto const* value = find(object, key);
-    if (value == nullptr) { return std::nullopt; }
-    if (!value->is_number()) { wrong(key, "a number"); }
-    return value->get<double>();
-  }
-  [[nodiscard]] std::optional<std::string> try_text(json const& object, char const* key) const {
-    auto const* value = find(object, key);
-    if (value == nullptr) { return std::nullopt; }
-    if (!value->is_string()) { wrong(key, "a string"); }
-    return value->get<std::string>();
-  }
-
-  // ---- writing ----
-
-  void put(char const* key, metadata_value value) { out_.set(arch_ + "." + key, std::move(value)); }
-  void need(char const* from, char const* to) { put(to, need_whole(from)); }
-  void copy(char const* from, char const* to) {
-    if (auto const value = try_whole(from)) { put(to, *value); }
-  }
-  /// Settings that change the arithmetic in a way terrace does not compute: refused rather than
-  /// ignored.
-  void expect(char const* key, json const& only) const {
-    auto const* value = find(key);
-    if (value == nullptr || *value == only) { return; }
-    throw not_supported{source_ + ": the key `" + key + "` is " + in_quotes(value->dump()) +
-                        "; for a " + arch_ + " model only " + in_quotes(only.dump()) +
-                        " is computed"};
-  }
-
   // ---- the model families ----
+
+  [[nodiscard]] bool is_kimi_linear() const noexcept {
+    return arch_ == "kimi-k3" || arch_ == "kimi-linear";
+  }
 
   [[nodiscard]] std::string architecture() const {
     std::string type = try_text(*text_, "model_type").value_or("");
@@ -207,17 +149,8 @@ class config_translator {
     expect("attention_bias", false);
     expect("moe_layer_freq", 1);
     expect("topk_method", "noaux_tc");
-    std::uint64_t const latent = need_whole("kv_lora_rank");
-    std::uint64_t const plain = need_whole("qk_nope_head_dim");
-    std::uint64_t const rotated = need_whole("qk_rope_head_dim");
     put("attention.head_count_kv", std::uint64_t{1});
-    put("attention.kv_lora_rank", latent);
-    copy("q_lora_rank", "attention.q_lora_rank");
-    put("attention.key_length", latent + rotated);
-    put("attention.value_length", latent);
-    put("attention.key_length_mla", plain + rotated);
-    need("v_head_dim", "attention.value_length_mla");
-    put("rope.dimension_count", rotated);
+    latent_attention();
     need("n_routed_experts", "expert_count");
     need("num_experts_per_tok", "expert_used_count");
     need("moe_intermediate_size", "expert_feed_forward_length");
@@ -226,20 +159,98 @@ class config_translator {
     copy("topk_group", "expert_group_used_count");
     put("leading_dense_block_count", try_whole("first_k_dense_replace").value_or(0));
     put("expert_weights_scale", try_real(*text_, "routed_scaling_factor").value_or(1.0));
-    if (auto const* norm = find("norm_topk_prob")) {
-      if (!norm->is_boolean()) { wrong("norm_topk_prob", "true or false"); }
-      put("expert_weights_norm", norm->get<bool>());
-    }
+    copy_flag("norm_topk_prob", "expert_weights_norm");
     gating();
   }
 
-  void gating() {
-    std::string const name = try_text(*text_, "scoring_func").value_or("sigmoid");
+  void latent_attention() {
+    std::uint64_t const latent = need_whole("kv_lora_rank");
+    std::uint64_t const plain = need_whole("qk_nope_head_dim");
+    std::uint64_t const rotated = need_whole("qk_rope_head_dim");
+    put("attention.kv_lora_rank", latent);
+    copy("q_lora_rank", "attention.q_lora_rank");
+    put("attention.key_length", latent + rotated);
+    put("attention.value_length", latent);
+    put("attention.key_length_mla", plain + rotated);
+    need("v_head_dim", "attention.value_length_mla");
+    put("rope.dimension_count", rotated);
+  }
+
+  void gating(char const* key = "scoring_func") {
+    std::string const name = try_text(*text_, key).value_or("sigmoid");
     if (name != "sigmoid" && name != "softmax") {
-      throw not_supported{source_ + ": the key `scoring_func` is " + in_quotes(name) +
+      throw not_supported{source_ + ": the key " + in_quotes(key) + " is " + in_quotes(name) +
                           "; sigmoid and softmax are computed"};
     }
     put("expert_gating_func", std::uint64_t{name == "softmax" ? 1U : 2U});
+  }
+
+  /// Kimi-Linear and Kimi K3, which share a text configuration. Its `top_k` is a default for
+  /// sampling, and `quantization_config` claims more than is packed: tensors tell that.
+  void kimi_linear() {
+    bool const k3 = arch_ == "kimi-k3";
+    expect("moe_layer_freq", 1);
+    expect("topk_method", "noaux_tc");
+    expect("mla_use_nope", true);
+    expect("hidden_act", k3 ? "situ" : "silu");
+    latent_attention();
+    need("num_experts", "expert_count");
+    need("num_experts_per_token", "expert_used_count");
+    need("moe_intermediate_size", "expert_feed_forward_length");
+    copy("num_shared_experts", "expert_shared_count");
+    copy("num_expert_group", "expert_group_count");
+    copy("topk_group", "expert_group_used_count");
+    put("leading_dense_block_count", try_whole("first_k_dense_replace").value_or(0));
+    put("expert_weights_scale", try_real(*text_, "routed_scaling_factor").value_or(1.0));
+    copy_flag("moe_renormalize", "expert_weights_norm");
+    gating("moe_router_activation_func");
+    recurrent_layers();
+    if (!k3) { return; }
+    expect("mla_use_output_gate", true);
+    expect("latent_moe_use_norm", true);
+    need("routed_expert_hidden_size", "expert_latent_length");
+    need("attn_res_block_size", "attn_res.block_size");
+    put("activation.situ_beta", need_real(*text_, "activation_situ_beta"));
+    put("activation.situ_linear_beta", need_real(*text_, "activation_situ_linear_beta"));
+  }
+
+  /// `head_count_kv` as GGUF has it, one number a layer: 1 for full attention, 0 for a recurrent
+  /// layer. The config counts layers from 1.
+  void recurrent_layers() {
+    auto const* linear = find("linear_attn_config");
+    if (linear == nullptr || !linear->is_object()) { missing("linear_attn_config"); }
+    auto const* full = find(*linear, "full_attn_layers");
+    if (full == nullptr || !full->is_array()) {
+      wrong("linear_attn_config.full_attn_layers", "a list of layer numbers");
+    }
+    std::vector<std::uint64_t> heads(need_whole("num_hidden_layers") % 4097, 0);
+    for (auto const& one : *full) {
+      std::uint64_t const layer = whole(one, "linear_attn_config.full_attn_layers");
+      if (layer == 0 || layer > heads.size()) {
+        throw format_error{source_ + ": `linear_attn_config.full_attn_layers` names layer " +
+                           std::to_string(layer) + " of a model of " +
+                           std::to_string(heads.size()) + " layers, counted from 1"};
+      }
+      heads[layer - 1] = 1;
+    }
+    put("attention.head_count_kv", std::move(heads));
+    std::uint64_t const attention_heads = need_whole("num_attention_heads");
+    auto const* count = find(*linear, "num_heads");
+    if (count == nullptr || whole(*count, "linear_attn_config.num_heads") != attention_heads) {
+      throw not_supported{source_ + ": `linear_attn_config.num_heads` is not the " +
+                          std::to_string(attention_heads) +
+                          " of `num_attention_heads`; only equal numbers of heads are computed"};
+    }
+    auto const need_inner = [&](char const* from, char const* to) {
+      auto const* value = find(*linear, from);
+      if (value == nullptr) { missing(std::string{"linear_attn_config."} + from); }
+      put(to, whole(*value, from));
+    };
+    need_inner("head_dim", "kda.head_dim");
+    need_inner("short_conv_kernel_size", "ssm.conv_kernel");
+    auto const bound = try_real(*linear, "gate_lower_bound");
+    if (arch_ == "kimi-k3" && !bound) { missing("linear_attn_config.gate_lower_bound"); }
+    if (bound) { put("kda.gate_lower_bound", *bound); }
   }
 
   // ---- rope ----
@@ -273,11 +284,6 @@ class config_translator {
       put("rope.scaling.high_freq_factor", need_real(*scaling, "high_freq_factor"));
     }
     if (type == "yarn") { yarn(*scaling); }
-  }
-  [[nodiscard]] double need_real(json const& scaling, char const* key) const {
-    auto const value = try_real(scaling, key);
-    if (!value) { missing(std::string{"rope_scaling."} + key); }
-    return *value;
   }
   void yarn(json const& scaling) {
     put("rope.scaling.yarn_beta_fast", try_real(scaling, "beta_fast").value_or(32.0));
@@ -322,13 +328,6 @@ class config_translator {
     out_.set("tokenizer.ggml.eos_token_id", ends.front());
     out_.set("tokenizer.ggml.eos_token_ids", std::move(ends));
   }
-
-  json const& config_;
-  json const& generation_;
-  json const* text_ = nullptr;
-  std::string source_;
-  std::string arch_;
-  metadata out_;
 };
 
 }  // namespace detail

@@ -38,6 +38,7 @@ class safetensors_block_builder {
     for (std::uint32_t file = 0; file < files_.size(); ++file) {
       for (safetensors_tensor const& tensor : files_[file].tensors) { sort_out({&tensor, file}); }
     }
+    name_gates();
     for (dense_parts const& dense : dense_) { add_dense(dense); }
     for (auto const& [layer, experts] : experts_) { add_experts(layer_id{layer}, experts); }
     for (auto const& [layer, stacks] : stacks_) { add_stacks(layer_id{layer}, stacks); }
@@ -92,6 +93,17 @@ class safetensors_block_builder {
                            "; the files mix two models");
     }
     slot = at;
+  }
+
+  /// The output gate of a recurrent layer takes GGUF's name for it: a layer is recurrent when it
+  /// has a decay.
+  void name_gates() {
+    constexpr std::string_view gate = ".attn_gate.weight";
+    for (dense_parts& dense : dense_) {
+      if (!dense.name.ends_with(gate)) { continue; }
+      std::string const block = dense.name.substr(0, dense.name.size() - gate.size());
+      if (dense_index_.contains(block + ".ssm_a_log")) { dense.name = block + ".ssm_g.weight"; }
+    }
   }
 
   void add_dense(dense_parts const& dense) {

@@ -33,14 +33,17 @@ struct name_pair {
   std::string_view from, to;
 };
 
-inline constexpr std::array<name_pair, 3> model_names{{
+inline constexpr std::array<name_pair, 5> model_names{{
     {"embed_tokens", "token_embd"},
     {"norm", "output_norm"},
     {"lm_head", "output"},
+    {"output_attn_res_norm", "output_res_norm"},
+    {"output_attn_res_proj", "output_res_proj"},
 }};
 /// Modules of a layer. Mixtures are called `mlp` or `block_sparse_moe`; the second is read as the
-/// first.
-inline constexpr std::array<name_pair, 21> layer_names{{
+/// first. `g_proj` gates either kind of attention; GGUF calls it `ssm_g` in a recurrent layer,
+/// which its name alone does not tell.
+inline constexpr std::array<name_pair, 38> layer_names{{
     {"input_layernorm", "attn_norm"},
     {"post_attention_layernorm", "ffn_norm"},
     {"self_attn.q_proj", "attn_q"},
@@ -55,10 +58,27 @@ inline constexpr std::array<name_pair, 21> layer_names{{
     {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
     {"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
     {"self_attn.kv_b_proj", "attn_kv_b"},
+    {"self_attn.g_proj", "attn_gate"},
+    {"self_attn.q_conv1d", "ssm_conv1d_q"},
+    {"self_attn.k_conv1d", "ssm_conv1d_k"},
+    {"self_attn.v_conv1d", "ssm_conv1d_v"},
+    {"self_attn.f_a_proj", "ssm_f_a"},
+    {"self_attn.f_b_proj", "ssm_f_b"},
+    {"self_attn.g_a_proj", "ssm_g_a"},
+    {"self_attn.g_b_proj", "ssm_g_b"},
+    {"self_attn.b_proj", "ssm_beta"},
+    {"self_attn.o_norm", "ssm_norm"},
+    {"self_attention_res_norm", "attn_res_norm"},
+    {"self_attention_res_proj", "attn_res_proj"},
+    {"mlp_res_norm", "ffn_res_norm"},
+    {"mlp_res_proj", "ffn_res_proj"},
     {"mlp.gate_proj", "ffn_gate"},
     {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
     {"mlp.gate", "ffn_gate_inp"},
+    {"mlp.routed_expert_down_proj", "ffn_routed_down"},
+    {"mlp.routed_expert_up_proj", "ffn_routed_up"},
+    {"mlp.routed_expert_norm", "ffn_routed_norm"},
     {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
@@ -165,6 +185,9 @@ constexpr std::string_view take_field(std::string_view& text) noexcept {
   if (name == "mlp.e_score_correction_bias" || name == "mlp.gate.e_score_correction_bias") {
     return tensor_target{.name = block + "exp_probs_b.bias"};
   }
+  // Recurrent layers: the decay as its logarithm, where GGUF has `ssm_a`, -e^A.
+  if (name == "self_attn.A_log") { return tensor_target{.name = block + "ssm_a_log"}; }
+  if (name == "self_attn.dt_bias") { return tensor_target{.name = block + "ssm_dt.bias"}; }
   if (name.ends_with(".bias")) {
     auto const module = translate(layer_names, name.substr(0, name.size() - 5));
     if (module.empty()) { return std::nullopt; }
@@ -176,9 +199,9 @@ constexpr std::string_view take_field(std::string_view& text) noexcept {
   return tensor_target{.name = block + std::string{known} + ".weight", .part = part};
 }
 
-/// Reads the name of a safetensors tensor as the Llama, MiniMax-M2 and DeepSeek/Kimi families spell
-/// it. A name that means nothing here keeps its own spelling, except that parts of one quantised
-/// matrix meet under "X.weight". Tensors of a vision part are nothing.
+/// Reads the name of a safetensors tensor as the Llama, MiniMax-M2, DeepSeek/Kimi and Kimi-Linear
+/// families spell it. A name that means nothing here keeps its own spelling, except that parts of
+/// one quantised matrix meet under "X.weight". Tensors of a vision part are nothing.
 [[nodiscard]] inline std::optional<tensor_target> target_of(std::string_view name) {
   for (std::string_view const vision :
        {"vision_tower.", "mm_projector.", "multi_modal_projector."}) {
