@@ -36,6 +36,7 @@ class traced_store final : public any_store {
     return store_->reserve_state(id, bytes);
   }
   void release_state(block_id id) noexcept override { store_->release_state(id); }
+  void watch(residency_watcher* watcher) override { store_->watch(watcher); }
   void tick() noexcept override { store_->tick(); }
   [[nodiscard]] std::size_t room_for(block_id id) const override { return store_->room_for(id); }
   [[nodiscard]] std::vector<observe::tier_counters> counters() const override {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chain/scripted_tiers.hpp"
+#include "support/manual_ticket.hpp"
 
 #include <terrace/admit/second_touch.hpp>
 #include <terrace/chain/store.hpp>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
 #include <vector>
@@ -315,4 +317,111 @@ TEST_CASE("an unknown block is refused before anything is leased", "[chain]") {
   std::vector<block_id> const ids{blocks[0].id, expert_block(layer_id{9}, expert_id{9})};
   CHECK_THROWS_AS(tested.acquire(stream_ref::host(), ids), contract_error);
   CHECK(tested.room_for(blocks[0].id) == 2);
+}
+
+namespace {
+
+/// A stream that is only a name: the tests end its work by hand.
+stream_ref named_stream() { return stream_ref{reinterpret_cast<CUstream_st*>(std::uintptr_t{64})}; }
+
+/// Keeps what it is told.
+class table_copy final : public residency_watcher {
+ public:
+  void arrived(block_info const& block, std::byte const* address) override {
+    CHECK(here.emplace(static_cast<std::uint64_t>(block.id), address).second);
+  }
+  void leaving(block_id id) noexcept override { here.erase(static_cast<std::uint64_t>(id)); }
+  std::map<std::uint64_t, std::byte const*> here;
+};
+
+}  // namespace
+
+TEST_CASE("a lease on a stream ends when the stream's work does", "[chain]") {
+  auto const blocks = make_blocks(4, {256});
+  std::vector<terrace::test::manual_ticket> work;
+  store<one_level> tested{make_chain<one_level>(script_of(), 512, 0),
+                          blocks,
+                          {},
+                          {.placements = {}, .work_so_far = [&](stream_ref) {
+                             work.emplace_back();
+                             return work.back().get();
+                           }}};
+  auto const id = [&](std::size_t n) { return ids_of(blocks, {n}); };
+  { tested.acquire(named_stream(), ids_of(blocks, {0, 1})).wait_all(); }
+  REQUIRE(work.size() == 1);
+
+  CHECK(tested.prefetch(id(2)) == 0);         // both slots are still being read
+  CHECK(tested.room_for(blocks[2].id) == 2);  // but whoever waits gets them
+  bool waited = false;
+  work[0].when_waited([&] {
+    waited = true;
+    work[0].complete();
+  });
+  auto const third = tested.acquire(stream_ref::host(), id(2));
+  CHECK(waited);
+  third.wait_all();
+  CHECK(holds_its_bytes(third[0]));
+  CHECK(tested.audit().holds());
+}
+
+TEST_CASE("a block leased again on a stream stays until its last work is done", "[chain]") {
+  auto const blocks = make_blocks(4, {256});
+  std::vector<terrace::test::manual_ticket> work;
+  store<one_level> tested{make_chain<one_level>(script_of(), 512, 0),
+                          blocks,
+                          {},
+                          {.placements = {}, .work_so_far = [&](stream_ref) {
+                             work.emplace_back();
+                             return work.back().get();
+                           }}};
+  { tested.acquire(named_stream(), ids_of(blocks, {0, 1})).wait_all(); }
+  { tested.acquire(named_stream(), ids_of(blocks, {0})).wait_all(); }
+  REQUIRE(work.size() == 2);
+  work[0].complete();
+  CHECK(tested.prefetch(ids_of(blocks, {2})) == 1);  // in place of block 1; block 0 is in use
+  CHECK(tested.prefetch(ids_of(blocks, {3})) == 0);
+  work[1].complete();
+  auto const both = tested.acquire(stream_ref::host(), ids_of(blocks, {2, 3}));
+  both.wait_all();
+  CHECK(holds_its_bytes(both[0]));
+  CHECK(holds_its_bytes(both[1]));
+  CHECK(tested.audit().holds());
+}
+
+TEST_CASE("a lease on a stream is refused by a store that cannot follow streams", "[chain]") {
+  auto const blocks = make_blocks(2, {256});
+  store<one_level> tested{make_chain<one_level>(script_of(), 512, 0), blocks};
+  CHECK_THROWS_AS(tested.acquire(named_stream(), ids_of(blocks, {0})), contract_error);
+}
+
+TEMPLATE_TEST_CASE("a watcher's copy of the residency table is right after every step",
+                   "[chain]",
+                   one_level,
+                   inclusive_pair,
+                   exclusive_pair) {
+  std::mt19937 random{5};
+  auto const blocks = make_blocks(40, {128, 192, 320});
+  store<TestType> tested{make_chain<TestType>(script_of(), 2048, 1536), blocks};
+  table_copy copy;
+  for (int step = 0; step < 600; ++step) {
+    if (step == 100) { tested.watch(&copy); }  // sees what is here already
+    auto const ids = ids_of(blocks, {random() % blocks.size()});
+    if (random() % 4 == 0) {
+      tested.prefetch(ids);
+      continue;
+    }
+    auto const leased = tested.acquire(stream_ref::host(), ids);
+    leased.wait_all();
+    if (step < 100) { continue; }
+    auto const found = copy.here.find(static_cast<std::uint64_t>(ids.front()));
+    REQUIRE(found != copy.here.end());
+    REQUIRE(found->second == leased[0].address);
+    for (auto const& [id, address] : copy.here) {
+      auto const block = std::find_if(blocks.begin(), blocks.end(), [&](auto const& one) {
+        return static_cast<std::uint64_t>(one.id) == id;
+      });
+      REQUIRE(holds_its_bytes({&*block, address}));
+    }
+  }
+  tested.watch(nullptr);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <terrace/chain/lease.hpp>
+#include <terrace/chain/residency_watcher.hpp>
 #include <terrace/concepts/prefetch_policy.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/core/stream_ref.hpp>
@@ -22,7 +23,7 @@ class any_store {
  public:
   virtual ~any_store() = default;
 
-  /// Leases the set, starting all its misses together before returning.
+  /// Leases the set for work on `on`, starting all its misses together before returning.
   /// Errors: contract_error for an unknown id; out_of_capacity when the set cannot be held even after evicting
   ///         everything that may leave (nothing stays leased then).
   [[nodiscard]] virtual lease acquire(stream_ref on, std::span<block_id const> ids) = 0;
@@ -38,6 +39,10 @@ class any_store {
   /// until released.
   [[nodiscard]] virtual std::byte* reserve_state(block_id id, std::size_t bytes) = 0;
   virtual void release_state(block_id id) noexcept = 0;
+
+  /// From now on `watcher` is told of blocks that come and go, at once of those that are here; null
+  /// ends it. Borrowed.
+  virtual void watch(residency_watcher* watcher) = 0;
 
   /// One token went by: ages the policies that count in tokens.
   virtual void tick() noexcept = 0;

@@ -145,6 +145,13 @@ class cache_level {
     }
     here.now = residence::state::resident;
     counters_.bytes_in += (*table_)[block].info->file_bytes();
+    if (watched(block)) { announce(block); }
+  }
+  /// Tells the watcher of every block that is read from here and has arrived.
+  void announce_all() {
+    for (std::size_t block = 0; block < residences_.size(); ++block) {
+      if (resident(block) && watched(block)) { announce(block); }
+    }
   }
   /// Blocks on their way here, oldest first.
   [[nodiscard]] std::vector<std::uint32_t> const& arrivals() const noexcept { return arrivals_; }
@@ -152,6 +159,7 @@ class cache_level {
   void drop(std::size_t block) noexcept {
     auto& here = residences_[block];
     auto const& info = *(*table_)[block].info;
+    if (resident(block) && watched(block)) { table_->watcher()->leaving(info.id); }
     level_->memory.deallocate(*here.at, info.bytes);
     level_->evict.forget(info.id);
     blocks_bytes_ -= here.bytes;
@@ -174,6 +182,15 @@ class cache_level {
   [[nodiscard]] std::uint64_t blocks_bytes() const noexcept { return blocks_bytes_; }
 
  private:
+  [[nodiscard]] bool watched(std::size_t block) const noexcept {
+    return table_->watcher() != nullptr && (*table_)[block].target == index_;
+  }
+  void announce(std::size_t block) {
+    if constexpr (requires { level_->memory.address(*residences_[block].at); }) {
+      table_->watcher()->arrived(*(*table_)[block].info,
+                                 level_->memory.address(*residences_[block].at));
+    }
+  }
   void note_peak() noexcept {
     counters_.peak_bytes = std::max<std::uint64_t>(counters_.peak_bytes, used_bytes());
   }

@@ -4,6 +4,7 @@
 #include <terrace/core/block.hpp>
 #include <terrace/core/error.hpp>
 #include <terrace/core/ids.hpp>
+#include <terrace/core/stream_ref.hpp>
 
 #include <cstddef>
 #include <span>
@@ -23,7 +24,7 @@ struct block_view {
 };
 
 /// Proof that a set of blocks stays where it is while someone reads it. Move-only; dropping it
-/// unpins the set.
+/// unpins the set, once the stream it was taken on has finished the work given to it so far.
 ///
 /// A lease is handed out while its misses are still on their way: `arrived(i)` polls, `wait(i)`
 /// blocks. Members are numbered in the order they were asked for. Addresses are fixed from the
@@ -31,30 +32,35 @@ struct block_view {
 /// Errors: `wait` throws io_error when the bytes could not be read; the lease stays valid for its other members.
 class [[nodiscard]] lease {
  public:
-  /// What a store implements for the leases it hands out.
-  class source {
-   public:
-    virtual bool block_arrived(std::size_t block) noexcept = 0;
-    virtual void wait_for_block(std::size_t block) = 0;
-    virtual void release_block(std::size_t block) noexcept = 0;
-
-   protected:
-    ~source() = default;
-  };
   struct member {
     block_view view;
     std::size_t block = 0;  ///< the store's own number of the block
   };
 
+  /// What a store implements for the leases it hands out.
+  class source {
+   public:
+    virtual bool block_arrived(std::size_t block) noexcept = 0;
+    virtual void wait_for_block(std::size_t block) = 0;
+    /// The members' lease is over once work given to `on` so far is done.
+    virtual void release(stream_ref on, std::span<member const> members) noexcept = 0;
+
+   protected:
+    ~source() = default;
+  };
+
   lease() = default;
-  lease(source& store, std::vector<member> members) noexcept
-      : store_{&store}, members_{std::move(members)} {}
+  lease(source& store, stream_ref on, std::vector<member> members) noexcept
+      : store_{&store}, on_{on}, members_{std::move(members)} {}
   lease(lease&& other) noexcept
-      : store_{std::exchange(other.store_, nullptr)}, members_{std::move(other.members_)} {}
+      : store_{std::exchange(other.store_, nullptr)},
+        on_{other.on_},
+        members_{std::move(other.members_)} {}
   lease& operator=(lease&& other) noexcept {
     if (this != &other) {
       release();
       store_ = std::exchange(other.store_, nullptr);
+      on_ = other.on_;
       members_ = std::move(other.members_);
     }
     return *this;
@@ -76,13 +82,14 @@ class [[nodiscard]] lease {
 
   void release() noexcept {
     if (store_ == nullptr) { return; }
-    for (auto const& one : members_) { store_->release_block(one.block); }
+    store_->release(on_, members_);
     store_ = nullptr;
     members_.clear();
   }
 
  private:
   source* store_ = nullptr;
+  stream_ref on_ = stream_ref::host();
   std::vector<member> members_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/chain/residency_watcher.hpp>
 #include <terrace/core/block.hpp>
 #include <terrace/core/block_map.hpp>
 #include <terrace/core/error.hpp>
@@ -19,8 +20,9 @@ namespace terrace {
 struct block_record {
   block_info const* info = nullptr;
   std::uint32_t leases = 0;
-  std::uint8_t target = 0;  ///< level it is read from
-  bool transient = false;   ///< placed at home: leaves its level when the last lease ends
+  std::uint32_t ending = 0;  ///< leases among them that end once their stream gets there
+  std::uint8_t target = 0;   ///< level it is read from
+  bool transient = false;    ///< placed at home: leaves its level when the last lease ends
 };
 
 /// The blocks of a catalog numbered 0..n-1, so that per-level state is a flat array.
@@ -54,10 +56,14 @@ class residency_table {
     if (!number) { throw contract_error{"the catalog has no " + to_string(id)}; }
     return *number;
   }
+  /// Who is told of blocks that come and go; may be null. Borrowed.
+  [[nodiscard]] residency_watcher* watcher() const noexcept { return watcher_; }
+  void set_watcher(residency_watcher* watcher) noexcept { watcher_ = watcher; }
 
  private:
   block_map<std::uint32_t> numbers_;
   std::vector<block_record> records_;
+  residency_watcher* watcher_ = nullptr;
 };
 
 }  // namespace terrace

@@ -10,13 +10,17 @@
 #include <terrace/core/error.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/core/stream_ref.hpp>
+#include <terrace/core/ticket.hpp>
 #include <terrace/core/units.hpp>
 #include <terrace/prefetch/none.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,6 +38,8 @@ struct block_placement {
 struct store_options {
   std::vector<block_placement> placements;    ///< blocks not named here may enter the fastest level
   std::uint64_t prefetch_bytes = UINT64_MAX;  ///< most bytes of unasked-for reads in flight
+  /// A ticket for the work given to a stream so far; needed for leases on device streams.
+  std::function<ticket(stream_ref)> work_so_far{};
 };
 
 /// A chain bound to the blocks of a catalog.
@@ -52,7 +58,8 @@ class store final : public any_store, private lease::source {
         store_options options = {})
       : stack_{std::move(chain), blocks},
         prefetch_{std::move(prefetch)},
-        prefetch_bytes_{options.prefetch_bytes} {
+        prefetch_bytes_{options.prefetch_bytes},
+        work_so_far_{std::move(options.work_so_far)} {
     auto& table = stack_.table();
     for (auto const& placed : options.placements) {
       auto& record = table[table.number_of(placed.id)];
@@ -60,9 +67,17 @@ class store final : public any_store, private lease::source {
       record.target = static_cast<std::uint8_t>(record.transient ? 0 : placed.level);
     }
   }
-  ~store() override = default;
+  ~store() override {
+    while (end_oldest_release()) {}
+  }
 
-  [[nodiscard]] lease acquire(stream_ref /*on*/, std::span<block_id const> ids) override {
+  [[nodiscard]] lease acquire(stream_ref on, std::span<block_id const> ids) override {
+    if (!on.is_host() && !work_so_far_) {
+      throw contract_error{
+          "a lease on a device stream needs store_options::work_so_far, so that the store can tell "
+          "when the stream is done with it"};
+    }
+    end_done_releases();
     std::vector<lease::member> members;
     members.reserve(ids.size());
     for (auto const id : ids) {
@@ -77,8 +92,8 @@ class store final : public any_store, private lease::source {
       for (auto& one : members) {
         stack_.on_target(one.block, [&]<std::size_t L>() {
           auto& here = stack_.template at<L>();
-          if (here.absent(one.block) && !stack_.template fetch<L>(one.block, /*leased=*/true)) {
-            refuse<L>(one.block, members.size());
+          while (here.absent(one.block) && !stack_.template fetch<L>(one.block, /*leased=*/true)) {
+            if (!end_oldest_release()) { refuse<L>(one.block, members.size()); }
           }
           one.view.address = here.level().memory.address(*here[one.block].at);
         });
@@ -87,12 +102,13 @@ class store final : public any_store, private lease::source {
       for (auto const& one : members) { release_block(one.block); }
       throw;
     }
-    lease result{*this, std::move(members)};
+    lease result{*this, on, std::move(members)};
     run_suggestions();
     return result;
   }
 
   std::size_t prefetch(std::span<block_id const> ids) override {
+    end_done_releases();
     std::size_t started = 0;
     for (auto const id : ids) {
       auto const number = stack_.table().find(id);
@@ -115,8 +131,13 @@ class store final : public any_store, private lease::source {
 
   [[nodiscard]] std::byte* reserve_state(block_id id, std::size_t bytes) override {
     auto& here = stack_.template at<0>();
-    auto const room =
-        stack_.template make_room<0>(bytes, /*expert=*/false, /*leased=*/false, /*may_wait=*/true);
+    end_done_releases();
+    auto const make_room = [&] {
+      return stack_.template make_room<0>(
+          bytes, /*expert=*/false, /*leased=*/false, /*may_wait=*/true);
+    };
+    auto room = make_room();
+    while (!room && end_oldest_release()) { room = make_room(); }
     if (!room) {
       throw out_of_capacity{"the " + level_name<0>() + " has no room for the " + to_string(id) +
                                 " (" + format_size(bytes) +
@@ -140,6 +161,12 @@ class store final : public any_store, private lease::source {
     state_.erase(found);
   }
 
+  void watch(residency_watcher* watcher) override {
+    stack_.table().set_watcher(watcher);
+    if (watcher == nullptr) { return; }
+    stack_.for_each([&]<std::size_t L>() { stack_.template at<L>().announce_all(); });
+  }
+
   void tick() noexcept override {
     stack_.for_each([&]<std::size_t L>() { stack_.template at<L>().level().evict.tick(); });
   }
@@ -151,11 +178,12 @@ class store final : public any_store, private lease::source {
       auto const& here = stack_.template at<L>();
       std::uint64_t const bytes = here.counted_bytes(stack_.table()[number].info->bytes);
       std::uint64_t const capacity = here.capacity_bytes();
-      result = (capacity - std::min(capacity, here.immovable_bytes())) /
-               std::max<std::uint64_t>(bytes, 1);
+      std::uint64_t const immovable = here.immovable_bytes() - ending_[L].bytes;
+      result = (capacity - std::min(capacity, immovable)) / std::max<std::uint64_t>(bytes, 1);
       if (kind_of(id) == block_kind::expert) {
         std::size_t const slots = here.level().expert_slots;
-        result = std::min(result, slots - std::min(slots, here.leased_experts()));
+        std::size_t const taken = here.leased_experts() - ending_[L].experts;
+        result = std::min(result, slots - std::min(slots, taken));
       }
     });
     return result;
@@ -179,12 +207,74 @@ class store final : public any_store, private lease::source {
     std::size_t bytes;
   };
 
+  /// Leases that end once a stream gets there.
+  struct release_to_come {
+    ticket done;
+    std::vector<std::size_t> blocks;
+  };
+  /// Blocks of a level that only such leases hold.
+  struct ending_blocks {
+    std::uint64_t bytes = 0;
+    std::size_t experts = 0;
+  };
+
+  void release(stream_ref on, std::span<lease::member const> members) noexcept override {
+    if (!on.is_host()) {
+      try {
+        release_to_come later{.done = work_so_far_(on), .blocks = {}};
+        later.blocks.reserve(members.size());
+        for (auto const& one : members) { later.blocks.push_back(one.block); }
+        releases_.push_back(std::move(later));
+        for (auto const& one : members) {
+          change_lease(one.block, [](block_record& record) { ++record.ending; });
+        }
+        return;
+      } catch (...) {  // the stream is lost, and with it whatever would have read the blocks
+      }
+    }
+    for (auto const& one : members) { release_block(one.block); }
+  }
+  void end_done_releases() {
+    while (!releases_.empty() && releases_.front().done.ready()) { end_oldest_release(); }
+  }
+  /// Waits for the oldest lease that is about to end; false if there is none.
+  bool end_oldest_release() noexcept {
+    if (releases_.empty()) { return false; }
+    auto oldest = std::move(releases_.front());
+    releases_.pop_front();
+    oldest.done = ticket{};  // waits
+    for (auto const block : oldest.blocks) {
+      change_lease(block, [](block_record& record) { --record.ending; });
+      release_block(block);
+    }
+    return true;
+  }
+  /// Applies a change to the lease counts of a block, keeping the sums of `ending_`.
+  template <class Change>
+  void change_lease(std::size_t block, Change&& change) noexcept {
+    auto& record = stack_.table()[block];
+    auto const only_ending = [&] { return record.leases > 0 && record.leases == record.ending; };
+    bool const before = only_ending();
+    change(record);
+    bool const after = only_ending();
+    if (before == after) { return; }
+    stack_.on_target(block, [&]<std::size_t L>() {
+      std::size_t const bytes = stack_.template at<L>().counted_bytes(record.info->bytes);
+      std::size_t const expert = kind_of(record.info->id) == block_kind::expert ? 1 : 0;
+      ending_[L].bytes += after ? bytes : -bytes;
+      ending_[L].experts += after ? expert : -expert;
+    });
+  }
+
   void begin_lease(std::size_t block) noexcept {
-    if (stack_.table()[block].leases++ > 0) { return; }
+    bool const first = stack_.table()[block].leases == 0;
+    change_lease(block, [](block_record& record) { ++record.leases; });
+    if (!first) { return; }
     stack_.on_target(block, [&]<std::size_t L>() { stack_.template at<L>().leased(block, true); });
   }
-  void release_block(std::size_t block) noexcept override {
-    if (--stack_.table()[block].leases > 0) { return; }
+  void release_block(std::size_t block) noexcept {
+    change_lease(block, [](block_record& record) { --record.leases; });
+    if (stack_.table()[block].leases > 0) { return; }
     stack_.on_target(block, [&]<std::size_t L>() {
       auto& here = stack_.template at<L>();
       here.leased(block, false);
@@ -275,6 +365,9 @@ class store final : public any_store, private lease::source {
   std::vector<state_block> state_;
   Prefetch prefetch_;
   std::uint64_t prefetch_bytes_;
+  std::function<ticket(stream_ref)> work_so_far_;
+  std::deque<release_to_come> releases_;  ///< oldest first
+  std::array<ending_blocks, level_count> ending_{};
 };
 
 }  // namespace terrace
