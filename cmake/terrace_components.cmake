@@ -7,6 +7,7 @@
 #   terrace::uring     io_uring reads          liburing
 #   terrace::pmem      persistent memory       libpmem2
 #   terrace::numa      memory on a NUMA node   libnuma
+#   terrace::cuda      device memory, kernels  the CUDA toolkit (not looked for where TERRACE_CUDA is OFF)
 
 function(terrace_component name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES;DEFINES")
@@ -37,6 +38,10 @@ if(PkgConfig_FOUND)
   pkg_check_modules(numa QUIET IMPORTED_TARGET GLOBAL numa)
 endif()
 
+if(NOT TERRACE_CUDA STREQUAL "OFF" AND NOT TARGET CUDA::cudart_static)
+  find_package(CUDAToolkit 12 QUIET)
+endif()
+
 if(TARGET nlohmann_json::nlohmann_json)
   terrace_component(formats LIBRARIES nlohmann_json::nlohmann_json)
 endif()
@@ -51,4 +56,15 @@ if(TARGET PkgConfig::libpmem2)
 endif()
 if(TARGET PkgConfig::numa)
   terrace_component(numa LIBRARIES PkgConfig::numa DEFINES TERRACE_HAS_NUMA=1)
+endif()
+if(TARGET CUDA::cudart_static)
+  terrace_component(cuda LIBRARIES CUDA::cudart_static DEFINES TERRACE_HAS_CUDA=1)
+  # CMake 3.25 knows no cuda_std_20.
+  if(TARGET terrace_cuda)
+    set(cuda_target terrace_cuda)
+  else()
+    set(cuda_target terrace::cuda)
+  endif()
+  target_compile_options(${cuda_target} INTERFACE
+                         "$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-std=c++20;--expt-relaxed-constexpr>")
 endif()

@@ -5,7 +5,8 @@ include(GNUInstallDirs)
 
 set(package_dir "${CMAKE_INSTALL_DATADIR}/cmake/terrace")
 install(TARGETS terrace EXPORT terrace_targets
-        FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT terrace_development)
+        FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT terrace_development
+        FILE_SET cuda_headers DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT terrace_development)
 install(EXPORT terrace_targets NAMESPACE terrace:: FILE terraceTargets.cmake DESTINATION "${package_dir}"
         COMPONENT terrace_development)
 

@@ -3,16 +3,20 @@
 
 find_package(Threads REQUIRED GLOBAL)
 file(GLOB_RECURSE terrace_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.hpp")
+file(GLOB_RECURSE terrace_cuda_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.cuh")
 
 add_library(terrace INTERFACE)
 add_library(terrace::terrace ALIAS terrace)
 target_compile_features(terrace INTERFACE cxx_std_20)
 target_sources(terrace INTERFACE FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${terrace_headers})
+target_sources(terrace INTERFACE FILE_SET cuda_headers TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include"
+                                 FILES ${terrace_cuda_headers})
 target_link_libraries(terrace INTERFACE Threads::Threads)
 
 if(TERRACE_FETCH_DEPS)
   include(cmake/terrace_fetch_deps.cmake)
 endif()
+include(cmake/terrace_cuda.cmake)
 include(cmake/terrace_components.cmake)
 
 # Private: warnings and the instruction set for what this repository builds. Never exported.

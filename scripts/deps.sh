@@ -40,13 +40,13 @@ missing_packages() {
     command -v "${entry%%:*}" >/dev/null || printf '%s\n' "${entry#*:}"
   done
   for entry in nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev libutf8proc-dev liburing-dev libpmem2-dev \
-    libnuma-dev libbenchmark-dev; do
+    libnuma-dev libbenchmark-dev libboost-context-dev; do
     has_package "$entry" || printf '%s\n' "$entry"
   done
 }
 
 # terrace builds without these; they are left out where the distribution has none.
-is_optional() { case "$1" in liburing-dev | libpmem2-dev | libnuma-dev | libbenchmark-dev | ccache) ;; *) false ;; esac; }
+is_optional() { case "$1" in liburing-dev | libpmem2-dev | libnuma-dev | libbenchmark-dev | libboost-context-dev | ccache) ;; *) false ;; esac; }
 
 candidate_of() { apt-cache policy "$1" 2>/dev/null | awk '$1 == "Candidate:" && $2 != "(none)" { print $2 }'; }
 

@@ -60,6 +60,23 @@ class not_supported : public error {
   using error::error;
 };
 
+/// A CUDA call failed; `code()` is the cudaError_t. What was there before the call still is.
+class cuda_error : public error {
+ public:
+  cuda_error(std::string const& sentence, int code) : error{sentence}, code_{code} {}
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
+/// The device's context is lost (an illegal address, a failed launch): no later call on that device
+/// can work in this process.
+class device_lost : public cuda_error {
+ public:
+  using cuda_error::cuda_error;
+};
+
 /// An asynchronous operation ended because somebody asked it to stop.
 class operation_stopped : public error {
  public:
