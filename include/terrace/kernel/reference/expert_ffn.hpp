@@ -18,6 +18,17 @@ inline void swiglu(float const* gate, float const* up, std::size_t n, float* y) 
   }
 }
 
+/// y[i] = beta tanh(gate[i] / beta) sigmoid(gate[i]) * linear_beta tanh(up[i] / linear_beta)
+inline void situ(
+    float const* gate, float const* up, float beta, float linear_beta, std::size_t n, float* y) {
+  for (std::size_t i = 0; i < n; ++i) {
+    double const g = gate[i];
+    double const u = up[i];
+    y[i] = static_cast<float>(beta * std::tanh(g / beta) / (1.0 + std::exp(-g)) * linear_beta *
+                              std::tanh(u / linear_beta));
+  }
+}
+
 /// out = down(silu(gate x) * up x).
 /// Shapes: gate, up [d_ff, d_model], down [d_model, d_ff], x, out [tokens, d_model].
 inline void expert_ffn(matrix_view const& gate,
