@@ -80,14 +80,14 @@ class decoder {
     read_ahead(run, attention_[0]->weights());
     for (int layer = 0; layer < config_.layers; ++layer) {
       read_ahead(run, ffn_weights(layer));
-      attention_[layer]->add_to(run, x_.data());
+      attention_[layer]->add_to(run, attention_work_, x_.data());
       read_ahead(run, layer + 1 < config_.layers ? attention_[layer + 1]->weights() : head_);
       std::visit(
           [&](auto& ffn) {
             if constexpr (std::is_same_v<std::decay_t<decltype(ffn)>, mixture_ffn<Backend>>) {
-              ffn.add_to(run, x_.data(), mixture_at(layer + 1));
+              ffn.add_to(run, mixture_work_, x_.data(), mixture_at(layer + 1));
             } else {
-              ffn.add_to(run, x_.data());
+              ffn.add_to(run, dense_work_, x_.data());
             }
           },
           *ffn_[layer]);
@@ -98,7 +98,7 @@ class decoder {
   void logits(pass<Backend>& run, std::size_t first, std::size_t count, float* out) {
     auto const scope = head_.enter(run.store);
     std::size_t const hidden = static_cast<std::size_t>(config_.hidden);
-    normed_.resize(count * hidden);
+    run.backend.resize(normed_, count * hidden);
     run.backend.rms_norm(
         x_.data() + first * hidden, scope[output_norm_], config_.norm_eps, count, normed_.data());
     run.backend.prepare(input_, normed_.data(), count, config_.hidden);
@@ -110,7 +110,7 @@ class decoder {
 
   void embed(pass<Backend>& run, std::span<std::int32_t const> ids) {
     auto const scope = embedding_.enter(run.store);
-    x_.resize(ids.size() * static_cast<std::size_t>(config_.hidden));
+    run.backend.resize(x_, ids.size() * static_cast<std::size_t>(config_.hidden));
     run.backend.embed(scope[embed_], ids, x_.data());
   }
   void read_ahead(pass<Backend>& run, weight_group const& group) const {
@@ -129,6 +129,10 @@ class decoder {
   std::size_t embed_ = 0, output_norm_ = 0, output_ = 0;
   std::vector<std::unique_ptr<Attention>> attention_;
   std::vector<std::unique_ptr<feed_forward>> ffn_;
+  // One workspace a kind of layer: layers run in turn.
+  typename Attention::workspace attention_work_;
+  typename dense_ffn<Backend>::workspace dense_work_;
+  typename mixture_ffn<Backend>::workspace mixture_work_;
   typename Backend::activations input_;
   typename Backend::template buffer<float> x_, normed_;
 };

@@ -15,6 +15,12 @@ namespace terrace::model {
 template <class Backend>
 class gated_mlp {
  public:
+  /// What one computation needs beside weights; one serves any number of layers in turn.
+  struct workspace {
+    typename Backend::activations inner;
+    typename Backend::template buffer<float> gate, up, result;
+  };
+
   gated_mlp() = default;
   /// `suffix` distinguishes the plain layer ("") from shared experts ("_shexp").
   gated_mlp(weight_group& weights,
@@ -30,34 +36,39 @@ class gated_mlp {
 
   /// Adds the result for `input` [tokens, hidden] to `sum` [tokens, hidden].
   void add_to(pass<Backend>& run,
+              workspace& work,
               weight_group::scope const& scope,
               typename Backend::activations const& input,
-              float* sum) {
+              float* sum) const {
     auto& backend = run.backend;
     std::size_t const inner = run.tokens * static_cast<std::size_t>(width_);
     std::size_t const outer = run.tokens * static_cast<std::size_t>(hidden_);
-    gate_values_.resize(inner);
-    up_values_.resize(inner);
-    result_.resize(outer);
-    backend.matmul(scope[gate_], input, gate_values_.data());
-    backend.matmul(scope[up_], input, up_values_.data());
-    backend.swiglu(gate_values_.data(), up_values_.data(), inner, gate_values_.data());
-    backend.prepare(inner_, gate_values_.data(), run.tokens, width_);
-    backend.matmul(scope[down_], inner_, result_.data());
-    backend.add(result_.data(), outer, sum);
+    backend.resize(work.gate, inner);
+    backend.resize(work.up, inner);
+    backend.resize(work.result, outer);
+    backend.matmul(scope[gate_], input, work.gate.data());
+    backend.matmul(scope[up_], input, work.up.data());
+    backend.swiglu(work.gate.data(), work.up.data(), inner, work.gate.data());
+    backend.prepare(work.inner, work.gate.data(), run.tokens, width_);
+    backend.matmul(scope[down_], work.inner, work.result.data());
+    backend.add(work.result.data(), outer, sum);
   }
 
  private:
   int hidden_ = 0, width_ = 0;
   std::size_t gate_ = 0, up_ = 0, down_ = 0;
-  typename Backend::activations inner_;
-  typename Backend::template buffer<float> gate_values_, up_values_, result_;
 };
 
 /// A feed-forward layer without experts.
 template <class Backend>
 class dense_ffn {
  public:
+  struct workspace {
+    typename Backend::activations input;
+    typename Backend::template buffer<float> normed;
+    typename gated_mlp<Backend>::workspace mlp;
+  };
+
   dense_ffn(format::catalog const& catalog, decoder_config const& config, int layer)
       : config_{config}, weights_{catalog} {
     std::string const prefix = "blk." + std::to_string(layer) + ".";
@@ -68,12 +79,13 @@ class dense_ffn {
   [[nodiscard]] weight_group& weights() noexcept { return weights_; }
 
   /// Adds this layer to the residual stream x [tokens, hidden].
-  void add_to(pass<Backend>& run, float* x) {
+  void add_to(pass<Backend>& run, workspace& work, float* x) const {
     auto const scope = weights_.enter(run.store);
-    normed_.resize(run.tokens * static_cast<std::size_t>(config_.hidden));
-    run.backend.rms_norm(x, scope[norm_], config_.norm_eps, run.tokens, normed_.data());
-    run.backend.prepare(input_, normed_.data(), run.tokens, config_.hidden);
-    mlp_.add_to(run, scope, input_, x);
+    auto& backend = run.backend;
+    backend.resize(work.normed, run.tokens * static_cast<std::size_t>(config_.hidden));
+    backend.rms_norm(x, scope[norm_], config_.norm_eps, run.tokens, work.normed.data());
+    backend.prepare(work.input, work.normed.data(), run.tokens, config_.hidden);
+    mlp_.add_to(run, work.mlp, scope, work.input, x);
   }
 
  private:
@@ -81,8 +93,6 @@ class dense_ffn {
   weight_group weights_;
   std::size_t norm_ = 0;
   gated_mlp<Backend> mlp_;
-  typename Backend::activations input_;
-  typename Backend::template buffer<float> normed_;
 };
 
 }  // namespace terrace::model

@@ -23,6 +23,12 @@ namespace terrace::model {
 template <class Backend>
 class gqa_attention {
  public:
+  /// What one computation needs beside weights and state; one serves all layers in turn.
+  struct workspace {
+    typename Backend::activations input;
+    typename Backend::template buffer<float> normed, q, k, v, mixed, projected;
+  };
+
   struct options {
     rope_pairing pairing = rope_pairing::half_split;
     rope_frequencies frequencies;
@@ -62,41 +68,39 @@ class gqa_attention {
   [[nodiscard]] weight_group& weights() noexcept { return weights_; }
 
   /// Adds this layer's attention to the residual stream x [tokens, hidden].
-  void add_to(pass<Backend>& run, float* x) {
+  void add_to(pass<Backend>& run, workspace& work, float* x) const {
     auto const scope = weights_.enter(run.store);
     auto& backend = run.backend;
     std::size_t const tokens = run.tokens;
     auto const rows = [&](int count) { return tokens * static_cast<std::size_t>(count); };
-    normed_.resize(rows(config_.hidden));
-    q_values_.resize(rows(q_rows_));
-    k_values_.resize(rows(k_rows_));
-    v_values_.resize(rows(v_rows_));
-    mixed_.resize(rows(config_.heads * config_.value_dim));
-    projected_.resize(rows(config_.hidden));
+    backend.resize(work.normed, rows(config_.hidden));
+    backend.resize(work.q, rows(q_rows_));
+    backend.resize(work.k, rows(k_rows_));
+    backend.resize(work.v, rows(v_rows_));
+    backend.resize(work.mixed, rows(config_.heads * config_.value_dim));
+    backend.resize(work.projected, rows(config_.hidden));
 
-    backend.rms_norm(x, scope[norm_], config_.norm_eps, tokens, normed_.data());
-    backend.prepare(input_, normed_.data(), tokens, config_.hidden);
-    backend.matmul(scope[q_], input_, q_values_.data());
-    backend.matmul(scope[k_], input_, k_values_.data());
-    backend.matmul(scope[v_], input_, v_values_.data());
+    backend.rms_norm(x, scope[norm_], config_.norm_eps, tokens, work.normed.data());
+    backend.prepare(work.input, work.normed.data(), tokens, config_.hidden);
+    backend.matmul(scope[q_], work.input, work.q.data());
+    backend.matmul(scope[k_], work.input, work.k.data());
+    backend.matmul(scope[v_], work.input, work.v.data());
     if (how_.row_norms) {
-      backend.rms_norm(
-          q_values_.data(), scope[q_norm_], config_.norm_eps, tokens, q_values_.data());
-      backend.rms_norm(
-          k_values_.data(), scope[k_norm_], config_.norm_eps, tokens, k_values_.data());
+      backend.rms_norm(work.q.data(), scope[q_norm_], config_.norm_eps, tokens, work.q.data());
+      backend.rms_norm(work.k.data(), scope[k_norm_], config_.norm_eps, tokens, work.k.data());
     }
-    rotate(run, q_values_.data(), config_.heads);
-    rotate(run, k_values_.data(), config_.kv_heads);
+    rotate(run, work.q.data(), config_.heads);
+    rotate(run, work.k.data(), config_.kv_heads);
 
     auto const shape = shape_of(run);
     kv_pages const cache{
         sequence::paged_kv_layout(shape.kv_heads, shape.d_k, shape.d_v, how_.half_kv),
         run.pages.layer(layer_)};
-    backend.store_kv(shape, k_values_.data(), v_values_.data(), cache);
-    backend.attention(shape, q_values_.data(), cache, mixed_.data());
-    backend.prepare(input_, mixed_.data(), tokens, config_.heads * config_.value_dim);
-    backend.matmul(scope[out_], input_, projected_.data());
-    backend.add(projected_.data(), rows(config_.hidden), x);
+    backend.store_kv(shape, work.k.data(), work.v.data(), cache);
+    backend.attention(shape, work.q.data(), cache, work.mixed.data());
+    backend.prepare(work.input, work.mixed.data(), tokens, config_.heads * config_.value_dim);
+    backend.matmul(scope[out_], work.input, work.projected.data());
+    backend.add(work.projected.data(), rows(config_.hidden), x);
   }
 
  private:
@@ -125,9 +129,6 @@ class gqa_attention {
   weight_group weights_;
   int q_rows_ = 0, k_rows_ = 0, v_rows_ = 0;
   std::size_t norm_ = 0, q_ = 0, k_ = 0, v_ = 0, out_ = 0, q_norm_ = 0, k_norm_ = 0;
-  typename Backend::activations input_;
-  typename Backend::template buffer<float> normed_, q_values_, k_values_, v_values_, mixed_,
-      projected_;
 };
 
 }  // namespace terrace::model

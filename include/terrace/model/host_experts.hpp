@@ -26,6 +26,13 @@ namespace terrace::model {
 template <class Backend>
 class host_experts {
  public:
+  /// What one computation needs beside weights; one serves all layers in turn.
+  struct workspace {
+    expert_batch batch;
+    std::vector<typename Backend::expert_task> tasks;
+    typename Backend::template buffer<float> outputs;
+  };
+
   host_experts(format::catalog const& /*catalog*/, decoder_config const& config, int layer)
       : config_{config}, layer_{static_cast<std::uint32_t>(layer)} {}
 
@@ -33,16 +40,17 @@ class host_experts {
   ///
   /// Shapes: input [tokens, hidden]; chosen, gates [tokens, top_k].
   void add_to(pass<Backend>& run,
+              workspace& work,
               typename Backend::activations const& input,
               expert_id const* chosen,
               float const* gates,
-              float* sum) {
+              float* sum) const {
     std::size_t const choices = run.tokens * static_cast<std::size_t>(config_.top_k);
-    batch_.assign(std::span{chosen, choices},
-                  std::span{gates, choices},
-                  static_cast<std::size_t>(config_.top_k),
-                  static_cast<std::size_t>(config_.experts));
-    run_experts(run, input, sum);
+    work.batch.assign(std::span{chosen, choices},
+                      std::span{gates, choices},
+                      static_cast<std::size_t>(config_.top_k),
+                      static_cast<std::size_t>(config_.experts));
+    run_experts(run, work, input, sum);
   }
 
  private:
@@ -51,8 +59,11 @@ class host_experts {
   }
 
   /// Runs all experts of the batch in sets that fit, the next set being read while one computes.
-  void run_experts(pass<Backend>& run, typename Backend::activations const& input, float* sum) {
-    auto const entries = batch_.entries();
+  void run_experts(pass<Backend>& run,
+                   workspace& work,
+                   typename Backend::activations const& input,
+                   float* sum) const {
+    auto const entries = work.batch.entries();
     std::size_t const room = std::max<std::size_t>(run.store.room_for(id_of(entries.front())), 1);
     bool const all_fit = entries.size() <= room && run.tokens * entries.size() <= most_kept_outputs;
     std::size_t const set_size =
@@ -65,7 +76,7 @@ class host_experts {
       auto const following = entries.subspan(after, std::min(set_size, entries.size() - after));
       lease next;
       if (overlap && !following.empty()) { next = lease_set(run, following); }
-      compute_set(run, set, current, input, sum);
+      compute_set(run, work, set, current, input, sum);
       current.release();
       if (!overlap && !following.empty()) { next = lease_set(run, following); }
       current = std::move(next);
@@ -83,16 +94,17 @@ class host_experts {
   /// Computes the experts that are here first and the others as they arrive, then adds all in
   /// ascending order.
   void compute_set(pass<Backend>& run,
+                   workspace& work,
                    std::span<expert_batch::entry const> set,
                    lease const& leased,
                    typename Backend::activations const& input,
-                   float* sum) {
+                   float* sum) const {
     std::size_t const hidden = static_cast<std::size_t>(config_.hidden);
     std::size_t rows = 0;
     for (auto const& one : set) { rows += one.count; }
-    outputs_.resize(rows * hidden);
+    run.backend.resize(work.outputs, rows * hidden);
     std::vector<float*> out(set.size());
-    float* at = outputs_.data();
+    float* at = work.outputs.data();
     for (std::size_t i = 0; i < set.size(); ++i) {
       out[i] = at;
       at += set[i].count * hidden;
@@ -106,21 +118,21 @@ class host_experts {
         here.push_back(later.front());
         later.erase(later.begin());
       }
-      tasks_.clear();
+      work.tasks.clear();
       for (auto const i : here) {
         leased.wait(i);
-        tasks_.push_back({leased[i].matrix(0),
-                          leased[i].matrix(1),
-                          leased[i].matrix(2),
-                          batch_.tokens(set[i]),
-                          out[i]});
+        work.tasks.push_back({leased[i].matrix(0),
+                              leased[i].matrix(1),
+                              leased[i].matrix(2),
+                              work.batch.tokens(set[i]),
+                              out[i]});
       }
-      run.backend.expert_ffn(input, tasks_);
+      run.backend.expert_ffn(input, work.tasks);
       waiting = std::move(later);
     }
     for (std::size_t i = 0; i < set.size(); ++i) {
       run.backend.add_weighted_rows(
-          out[i], batch_.tokens(set[i]), batch_.weights(set[i]), hidden, sum);
+          out[i], work.batch.tokens(set[i]), work.batch.weights(set[i]), hidden, sum);
     }
   }
 
@@ -131,9 +143,6 @@ class host_experts {
 
   decoder_config config_;
   std::uint32_t layer_;
-  expert_batch batch_;
-  std::vector<typename Backend::expert_task> tasks_;
-  typename Backend::template buffer<float> outputs_;
 };
 
 }  // namespace terrace::model

@@ -23,7 +23,26 @@ namespace terrace::model {
 /// A feed-forward layer of routed experts, with shared experts where the model has them.
 template <class Backend>
 class mixture_ffn {
+  using experts = host_experts<Backend>;
+
  public:
+  /// One scoring of a router: what goes in, what is chosen, and where the host reads it.
+  struct scoring {
+    typename Backend::template buffer<float> normed, logits, gates;
+    typename Backend::template buffer<expert_id> chosen;
+    std::vector<expert_id> chosen_here;
+    std::vector<float> gates_here;
+  };
+  /// What one computation needs beside weights; one serves all layers in turn.
+  struct workspace {
+    scoring now;
+    scoring early;  ///< of the next layer's router, while this layer's choice is in use
+    typename Backend::activations input;
+    typename Backend::template buffer<float> sum;
+    typename experts::workspace routed;
+    typename gated_mlp<Backend>::workspace shared;
+  };
+
   mixture_ffn(format::catalog const& catalog, decoder_config const& config, int layer)
       : config_{config},
         layer_{static_cast<std::uint32_t>(layer)},
@@ -45,22 +64,27 @@ class mixture_ffn {
   /// Adds this layer to the residual stream x [tokens, hidden]. `next` is the following mixture
   /// layer, if any: its router is scored on this layer's input when the pass looks ahead and the
   /// router is held.
-  void add_to(pass<Backend>& run, float* x, mixture_ffn* next) {
+  void add_to(pass<Backend>& run, workspace& work, float* x, mixture_ffn const* next) const {
     auto const scope = weights_.enter(run.store);
     auto& backend = run.backend;
     std::size_t const values = run.tokens * static_cast<std::size_t>(config_.hidden);
-    normed_.resize(values);
-    backend.rms_norm(x, scope[norm_], config_.norm_eps, run.tokens, normed_.data());
-    backend.prepare(input_, normed_.data(), run.tokens, config_.hidden);
-    route(run, scope);
-    record_routing(run);
-    if (run.look_ahead && next != nullptr && next->weights_.held()) { next->score_early(run, x); }
+    route(run, scope, x, run.tokens, work.now);
+    backend.prepare(work.input, work.now.normed.data(), run.tokens, config_.hidden);
+    record_routing(run, work.now);
+    if (run.look_ahead && next != nullptr && next->weights_.held()) {
+      next->score_early(run, x, work.early);
+    }
 
-    sum_.resize(values);
-    backend.zero(sum_.data(), values);
-    experts_.add_to(run, input_, chosen_.data(), gates_.data(), sum_.data());
-    if (shared_) { shared_->add_to(run, scope, input_, sum_.data()); }
-    backend.add(sum_.data(), values, x);
+    backend.resize(work.sum, values);
+    backend.zero(work.sum.data(), values);
+    experts_.add_to(run,
+                    work.routed,
+                    work.input,
+                    work.now.chosen.data(),
+                    work.now.gates.data(),
+                    work.sum.data());
+    if (shared_) { shared_->add_to(run, work.shared, scope, work.input, work.sum.data()); }
+    backend.add(work.sum.data(), values, x);
   }
 
  private:
@@ -94,23 +118,31 @@ class mixture_ffn {
             .scale = config_.weights_scale};
   }
 
-  /// chosen_ and gates_ [tokens, top_k]. The router's product keeps float32 activations in both
-  /// numerics: a flipped near tie changes the result more than all other rounding.
-  void route(pass<Backend>& run, weight_group::scope const& scope) {
+  /// Norms `tokens` rows of x, scores the router on them and chooses: chosen and gates
+  /// [tokens, top_k]. The router's product keeps float32 activations in both numerics: a flipped
+  /// near tie changes the result more than all other rounding.
+  void route(pass<Backend>& run,
+             weight_group::scope const& scope,
+             float const* x,
+             std::size_t tokens,
+             scoring& out) const {
+    auto& backend = run.backend;
     std::size_t const k = static_cast<std::size_t>(config_.top_k);
-    logits_.resize(run.tokens * static_cast<std::size_t>(config_.experts));
-    chosen_.resize(run.tokens * k);
-    gates_.resize(run.tokens * k);
-    run.backend.matmul_exact(scope[router_], normed_.data(), run.tokens, logits_.data());
-    run.backend.route(
-        router(), logits_.data(), scope[bias_], run.tokens, chosen_.data(), gates_.data());
+    backend.resize(out.normed, tokens * static_cast<std::size_t>(config_.hidden));
+    backend.resize(out.logits, tokens * static_cast<std::size_t>(config_.experts));
+    backend.resize(out.chosen, tokens * k);
+    backend.resize(out.gates, tokens * k);
+    backend.rms_norm(x, scope[norm_], config_.norm_eps, tokens, out.normed.data());
+    backend.matmul_exact(scope[router_], out.normed.data(), tokens, out.logits.data());
+    backend.route(
+        router(), out.logits.data(), scope[bias_], tokens, out.chosen.data(), out.gates.data());
   }
 
-  void record_routing(pass<Backend>& run) {
+  void record_routing(pass<Backend>& run, scoring& from) const {
     if (run.routing == nullptr) { return; }
     std::size_t const k = static_cast<std::size_t>(config_.top_k);
-    auto const chosen = run.backend.read(chosen_.data(), run.tokens * k, chosen_here_);
-    auto const gates = run.backend.read(gates_.data(), run.tokens * k, gates_here_);
+    auto const chosen = run.backend.read(from.chosen.data(), run.tokens * k, from.chosen_here);
+    auto const gates = run.backend.read(from.gates.data(), run.tokens * k, from.gates_here);
     std::vector<std::size_t> order(k);
     for (std::size_t t = 0; t < run.tokens; ++t) {
       for (std::size_t i = 0; i < k; ++i) { order[i] = t * k + i; }
@@ -124,21 +156,14 @@ class mixture_ffn {
 
   /// Tells the store which experts of this layer the previous mixture layer's input already points
   /// to.
-  void score_early(pass<Backend>& run, float const* x) {
+  void score_early(pass<Backend>& run, float const* x, scoring& work) const {
     auto const scope = weights_.enter(run.store);
     std::size_t const last = run.tokens - 1;
-    normed_.resize(static_cast<std::size_t>(config_.hidden));
-    run.backend.rms_norm(
-        x + last * config_.hidden, scope[norm_], config_.norm_eps, 1, normed_.data());
+    route(run, scope, x + last * static_cast<std::size_t>(config_.hidden), 1, work);
     std::size_t const k = static_cast<std::size_t>(config_.top_k);
-    logits_.resize(static_cast<std::size_t>(config_.experts));
-    chosen_.resize(k);
-    gates_.resize(k);
-    run.backend.matmul_exact(scope[router_], normed_.data(), 1, logits_.data());
-    run.backend.route(router(), logits_.data(), scope[bias_], 1, chosen_.data(), gates_.data());
     run.store.hint({.layer = layer_id{layer_},
-                    .experts = run.backend.read(chosen_.data(), k, chosen_here_),
-                    .scores = run.backend.read(gates_.data(), k, gates_here_)});
+                    .experts = run.backend.read(work.chosen.data(), k, work.chosen_here),
+                    .scores = run.backend.read(work.gates.data(), k, work.gates_here)});
   }
 
   decoder_config config_;
@@ -146,12 +171,7 @@ class mixture_ffn {
   weight_group weights_;
   std::size_t norm_ = 0, router_ = 0, bias_ = 0;
   std::optional<gated_mlp<Backend>> shared_;
-  typename Backend::activations input_;
-  host_experts<Backend> experts_;
-  typename Backend::template buffer<expert_id> chosen_;
-  typename Backend::template buffer<float> normed_, logits_, gates_, sum_;
-  std::vector<expert_id> chosen_here_;  ///< where the host reads them
-  std::vector<float> gates_here_;
+  experts experts_;
 };
 
 }  // namespace terrace::model

@@ -28,6 +28,13 @@ namespace terrace::model {
 template <class Backend>
 class mla_attention {
  public:
+  /// What one computation needs beside weights and state; one serves all layers in turn.
+  struct workspace {
+    typename Backend::activations input;
+    typename Backend::template buffer<float> normed, compressed, queries, rows, absorbed, latent,
+        mixed, projected;
+  };
+
   struct options {
     rope_frequencies frequencies;
     double score_scale = 1;
@@ -78,23 +85,26 @@ class mla_attention {
   [[nodiscard]] weight_group& weights() noexcept { return weights_; }
 
   /// Adds this layer's attention to the residual stream x [tokens, hidden].
-  void add_to(pass<Backend>& run, float* x) {
+  void add_to(pass<Backend>& run, workspace& work, float* x) const {
     auto const scope = weights_.enter(run.store);
     auto& backend = run.backend;
     std::size_t const tokens = run.tokens;
     int const row = config_.kv_lora + config_.rope_dim;
-    normed_.resize(tokens * config_.hidden);
-    backend.rms_norm(x, scope[norm_], config_.norm_eps, tokens, normed_.data());
-    backend.prepare(input_, normed_.data(), tokens, config_.hidden);
+    backend.resize(work.normed, tokens * config_.hidden);
+    backend.rms_norm(x, scope[norm_], config_.norm_eps, tokens, work.normed.data());
+    backend.prepare(work.input, work.normed.data(), tokens, config_.hidden);
 
-    rows_.resize(tokens * row);
-    backend.matmul(scope[kv_a_], input_, rows_.data());
-    project_queries(run, scope);
+    backend.resize(work.rows, tokens * row);
+    backend.matmul(scope[kv_a_], work.input, work.rows.data());
+    project_queries(run, work, scope);
 
-    norm_latents(run, scope);
-    rotate(run, rows_.data(), 1, row, config_.kv_lora);
-    rotate(
-        run, queries_.data(), config_.heads, config_.nope_dim + config_.rope_dim, config_.nope_dim);
+    norm_latents(run, work, scope);
+    rotate(run, work.rows.data(), 1, row, config_.kv_lora);
+    rotate(run,
+           work.queries.data(),
+           config_.heads,
+           config_.nope_dim + config_.rope_dim,
+           config_.nope_dim);
 
     attention_shape const shape{.tokens = tokens,
                                 .heads = static_cast<std::size_t>(config_.heads),
@@ -105,54 +115,60 @@ class mla_attention {
                                 .scale = static_cast<float>(how_.score_scale)};
     kv_pages const cache{sequence::mla_row_layout(config_.kv_lora, config_.rope_dim, how_.half_kv),
                          run.pages.layer(layer_)};
-    backend.store_kv(shape, rows_.data(), nullptr, cache);
+    backend.store_kv(shape, work.rows.data(), nullptr, cache);
 
-    absorb_queries(run, scope);
-    latent_.resize(tokens * config_.heads * config_.kv_lora);
-    backend.attention(shape, absorbed_.data(), cache, latent_.data());
-    mixed_.resize(tokens * config_.heads * config_.value_dim);
-    carry_out(run, scope);
+    absorb_queries(run, work, scope);
+    backend.resize(work.latent, tokens * config_.heads * config_.kv_lora);
+    backend.attention(shape, work.absorbed.data(), cache, work.latent.data());
+    backend.resize(work.mixed, tokens * config_.heads * config_.value_dim);
+    carry_out(run, work, scope);
 
-    backend.prepare(input_, mixed_.data(), tokens, config_.heads * config_.value_dim);
-    projected_.resize(tokens * config_.hidden);
-    backend.matmul(scope[out_], input_, projected_.data());
-    backend.add(projected_.data(), projected_.size(), x);
+    backend.prepare(work.input, work.mixed.data(), tokens, config_.heads * config_.value_dim);
+    backend.resize(work.projected, tokens * config_.hidden);
+    backend.matmul(scope[out_], work.input, work.projected.data());
+    backend.add(work.projected.data(), tokens * config_.hidden, x);
   }
 
  private:
-  /// queries_ [tokens, heads, nope + rope]
-  void project_queries(pass<Backend>& run, weight_group::scope const& scope) {
+  /// work.queries [tokens, heads, nope + rope]
+  void project_queries(pass<Backend>& run,
+                       workspace& work,
+                       weight_group::scope const& scope) const {
     auto& backend = run.backend;
     int const width = config_.heads * (config_.nope_dim + config_.rope_dim);
-    queries_.resize(run.tokens * width);
+    backend.resize(work.queries, run.tokens * width);
     if (config_.q_lora == 0) {
-      backend.matmul(scope[q_], input_, queries_.data());
+      backend.matmul(scope[q_], work.input, work.queries.data());
       return;
     }
-    compressed_.resize(run.tokens * config_.q_lora);
-    backend.matmul(scope[q_a_], input_, compressed_.data());
-    backend.rms_norm(
-        compressed_.data(), scope[q_a_norm_], config_.norm_eps, run.tokens, compressed_.data());
-    backend.prepare(input_, compressed_.data(), run.tokens, config_.q_lora);
-    backend.matmul(scope[q_], input_, queries_.data());
+    backend.resize(work.compressed, run.tokens * config_.q_lora);
+    backend.matmul(scope[q_a_], work.input, work.compressed.data());
+    backend.rms_norm(work.compressed.data(),
+                     scope[q_a_norm_],
+                     config_.norm_eps,
+                     run.tokens,
+                     work.compressed.data());
+    backend.prepare(work.input, work.compressed.data(), run.tokens, config_.q_lora);
+    backend.matmul(scope[q_], work.input, work.queries.data());
   }
 
-  /// The first kv_lora values of each row of rows_; the rotated key part after them has no norm.
-  void norm_latents(pass<Backend>& run, weight_group::scope const& scope) {
-    run.backend.rms_norm_part(rows_.data(),
+  /// The first kv_lora values of each row of work.rows; the rotated key part after them has no
+  /// norm.
+  void norm_latents(pass<Backend>& run, workspace& work, weight_group::scope const& scope) const {
+    run.backend.rms_norm_part(work.rows.data(),
                               static_cast<std::size_t>(config_.kv_lora + config_.rope_dim),
                               scope[kv_a_norm_],
                               config_.norm_eps,
                               run.tokens);
   }
 
-  /// absorbed_ [tokens, heads, latent + rope]: the key factor applied to the unrotated part, the
-  /// rotated part copied.
-  void absorb_queries(pass<Backend>& run, weight_group::scope const& scope) {
+  /// work.absorbed [tokens, heads, latent + rope]: the key factor applied to the unrotated part,
+  /// the rotated part copied.
+  void absorb_queries(pass<Backend>& run, workspace& work, weight_group::scope const& scope) const {
     std::size_t const heads = static_cast<std::size_t>(config_.heads);
     std::size_t const from = static_cast<std::size_t>(config_.nope_dim + config_.rope_dim);
     std::size_t const to = static_cast<std::size_t>(config_.kv_lora + config_.rope_dim);
-    absorbed_.resize(run.tokens * heads * to);
+    run.backend.resize(work.absorbed, run.tokens * heads * to);
     std::uint64_t const latent = static_cast<std::uint64_t>(config_.kv_lora);
     run.backend.head_products(
         {.factors = split_ ? scope[k_b_] : scope[kv_b_],
@@ -160,23 +176,23 @@ class mla_attention {
          .row_stride = split_ ? latent : rows_a_head(),
          .rows = split_ ? latent : static_cast<std::uint64_t>(config_.nope_dim),
          .transposed = !split_,
-         .in = queries_.data(),
+         .in = work.queries.data(),
          .in_token_stride = heads * from,
          .in_head_stride = from,
-         .out = absorbed_.data(),
+         .out = work.absorbed.data(),
          .out_token_stride = heads * to,
          .out_head_stride = to},
         run.tokens);
-    run.backend.copy_columns(queries_.data() + config_.nope_dim,
+    run.backend.copy_columns(work.queries.data() + config_.nope_dim,
                              from,
-                             absorbed_.data() + config_.kv_lora,
+                             work.absorbed.data() + config_.kv_lora,
                              to,
                              static_cast<std::size_t>(config_.rope_dim),
                              run.tokens * heads);
   }
 
-  /// mixed_ [tokens, heads, value_dim]: the value factor applied to each head's mixed latent.
-  void carry_out(pass<Backend>& run, weight_group::scope const& scope) {
+  /// work.mixed [tokens, heads, value_dim]: the value factor applied to each head's mixed latent.
+  void carry_out(pass<Backend>& run, workspace& work, weight_group::scope const& scope) const {
     std::size_t const heads = static_cast<std::size_t>(config_.heads);
     std::size_t const from = static_cast<std::size_t>(config_.kv_lora);
     std::size_t const to = static_cast<std::size_t>(config_.value_dim);
@@ -186,10 +202,10 @@ class mla_attention {
          .first_row = split_ ? 0 : static_cast<std::uint64_t>(config_.nope_dim),
          .row_stride = split_ ? to : rows_a_head(),
          .rows = to,
-         .in = latent_.data(),
+         .in = work.latent.data(),
          .in_token_stride = heads * from,
          .in_head_stride = from,
-         .out = mixed_.data(),
+         .out = work.mixed.data(),
          .out_token_stride = heads * to,
          .out_head_stride = to},
         run.tokens);
@@ -217,9 +233,6 @@ class mla_attention {
   bool split_ = false;
   std::size_t norm_ = 0, q_a_ = 0, q_a_norm_ = 0, q_ = 0, kv_a_ = 0, kv_a_norm_ = 0, k_b_ = 0,
               v_b_ = 0, kv_b_ = 0, out_ = 0;
-  typename Backend::activations input_;
-  typename Backend::template buffer<float> normed_, compressed_, queries_, rows_, absorbed_,
-      latent_, mixed_, projected_;
 };
 
 }  // namespace terrace::model

@@ -187,7 +187,7 @@ class basic_pipeline final : public pipeline {
                                               std::size_t first,
                                               std::size_t rows) {
     std::size_t const count = rows * static_cast<std::size_t>(vocab_size());
-    logits_.resize(count);
+    backend_->resize(logits_, count);
     decoder_.logits(pass, first, rows, logits_.data());
     return backend_->read(logits_.data(), count, logits_here_);
   }

@@ -28,7 +28,7 @@ class backend {
   using activations = cpu::activations;
   using rope_table = cpu::rope_table;
   using expert_task = cpu::expert_task;
-  /// Memory the kernels work on: `resize` and `data`, nothing more.
+  /// Memory the kernels work on: `data`, and `resize` below.
   template <class T>
   using buffer = std::vector<T>;
   static constexpr char const* name = "cpu";
@@ -38,6 +38,11 @@ class backend {
 
   [[nodiscard]] numerics mode() const noexcept { return mode_; }
 
+  /// Room for `count` values; what is kept of the old ones is not said.
+  template <class T>
+  static void resize(buffer<T>& one, std::size_t count) {
+    one.resize(count);
+  }
   /// Makes x [tokens, cols] ready for products; x must stay unchanged while they read it.
   void prepare(activations& into, float const* x, std::size_t tokens, std::size_t cols) {
     into.assign(pool_, mode_, x, tokens, cols, cols);
