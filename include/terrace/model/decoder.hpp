@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <variant>
@@ -74,9 +73,10 @@ class decoder {
     return all;
   }
 
-  /// Runs `ids` through all layers; the residual stream [tokens, hidden] stays in the decoder.
-  void run(pass<Backend>& run, std::span<std::int32_t const> ids) {
-    embed(run, ids);
+  /// Runs the tokens of the backend's step through all layers; the residual stream [tokens, hidden]
+  /// stays in the decoder.
+  void run(pass<Backend>& run) {
+    embed(run);
     read_ahead(run, attention_[0]->weights());
     for (int layer = 0; layer < config_.layers; ++layer) {
       read_ahead(run, ffn_weights(layer));
@@ -96,7 +96,7 @@ class decoder {
 
   /// Logits [count, vocab] of tokens [first, first + count) of the last batch, in backend memory.
   void logits(pass<Backend>& run, std::size_t first, std::size_t count, float* out) {
-    auto const scope = head_.enter(run.store);
+    auto const scope = head_.enter(run.store, run.backend.stream());
     std::size_t const hidden = static_cast<std::size_t>(config_.hidden);
     run.backend.resize(normed_, count * hidden);
     run.backend.rms_norm(
@@ -108,10 +108,10 @@ class decoder {
  private:
   using feed_forward = std::variant<dense_ffn<Backend>, mixture_ffn<Backend>>;
 
-  void embed(pass<Backend>& run, std::span<std::int32_t const> ids) {
-    auto const scope = embedding_.enter(run.store);
-    run.backend.resize(x_, ids.size() * static_cast<std::size_t>(config_.hidden));
-    run.backend.embed(scope[embed_], ids, x_.data());
+  void embed(pass<Backend>& run) {
+    auto const scope = embedding_.enter(run.store, run.backend.stream());
+    run.backend.resize(x_, run.tokens * static_cast<std::size_t>(config_.hidden));
+    run.backend.embed(scope[embed_], x_.data());
   }
   void read_ahead(pass<Backend>& run, weight_group const& group) const {
     if (run.read_ahead && !group.held()) { run.store.prefetch(group.ids()); }

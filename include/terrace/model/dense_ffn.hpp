@@ -80,7 +80,7 @@ class dense_ffn {
 
   /// Adds this layer to the residual stream x [tokens, hidden].
   void add_to(pass<Backend>& run, workspace& work, float* x) const {
-    auto const scope = weights_.enter(run.store);
+    auto const scope = weights_.enter(run.store, run.backend.stream());
     auto& backend = run.backend;
     backend.resize(work.normed, run.tokens * static_cast<std::size_t>(config_.hidden));
     backend.rms_norm(x, scope[norm_], config_.norm_eps, run.tokens, work.normed.data());

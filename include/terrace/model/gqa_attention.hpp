@@ -69,7 +69,7 @@ class gqa_attention {
 
   /// Adds this layer's attention to the residual stream x [tokens, hidden].
   void add_to(pass<Backend>& run, workspace& work, float* x) const {
-    auto const scope = weights_.enter(run.store);
+    auto const scope = weights_.enter(run.store, run.backend.stream());
     auto& backend = run.backend;
     std::size_t const tokens = run.tokens;
     auto const rows = [&](int count) { return tokens * static_cast<std::size_t>(count); };

@@ -3,7 +3,6 @@
 
 #include <terrace/chain/lease.hpp>
 #include <terrace/core/ids.hpp>
-#include <terrace/core/stream_ref.hpp>
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/expert_batch.hpp>
@@ -88,7 +87,7 @@ class host_experts {
     std::vector<block_id> ids;
     ids.reserve(set.size());
     for (auto const& one : set) { ids.push_back(id_of(one)); }
-    return run.store.acquire(stream_ref::host(), ids);
+    return run.store.acquire(run.backend.stream(), ids);
   }
 
   /// Computes the experts that are here first and the others as they arrive, then adds all in

@@ -65,7 +65,7 @@ class mixture_ffn {
   /// layer, if any: its router is scored on this layer's input when the pass looks ahead and the
   /// router is held.
   void add_to(pass<Backend>& run, workspace& work, float* x, mixture_ffn const* next) const {
-    auto const scope = weights_.enter(run.store);
+    auto const scope = weights_.enter(run.store, run.backend.stream());
     auto& backend = run.backend;
     std::size_t const values = run.tokens * static_cast<std::size_t>(config_.hidden);
     route(run, scope, x, run.tokens, work.now);
@@ -157,7 +157,7 @@ class mixture_ffn {
   /// Tells the store which experts of this layer the previous mixture layer's input already points
   /// to.
   void score_early(pass<Backend>& run, float const* x, scoring& work) const {
-    auto const scope = weights_.enter(run.store);
+    auto const scope = weights_.enter(run.store, run.backend.stream());
     std::size_t const last = run.tokens - 1;
     route(run, scope, x + last * static_cast<std::size_t>(config_.hidden), 1, work);
     std::size_t const k = static_cast<std::size_t>(config_.top_k);

@@ -86,7 +86,7 @@ class mla_attention {
 
   /// Adds this layer's attention to the residual stream x [tokens, hidden].
   void add_to(pass<Backend>& run, workspace& work, float* x) const {
-    auto const scope = weights_.enter(run.store);
+    auto const scope = weights_.enter(run.store, run.backend.stream());
     auto& backend = run.backend;
     std::size_t const tokens = run.tokens;
     int const row = config_.kv_lora + config_.rope_dim;

@@ -47,9 +47,9 @@ class weight_group {
 
   [[nodiscard]] std::span<block_id const> ids() const noexcept { return ids_; }
 
-  /// Leases the group until the weight_group is destroyed or the lease is released.
-  void hold(any_store& store) {
-    held_ = store.acquire(stream_ref::host(), ids_);
+  /// Leases the group for work on `on` until the weight_group is destroyed.
+  void hold(any_store& store, stream_ref on) {
+    held_ = store.acquire(on, ids_);
     held_.wait_all();
     is_held_ = true;
   }
@@ -58,9 +58,9 @@ class weight_group {
   /// The leased group. Borrows the weight_group.
   class scope {
    public:
-    scope(weight_group const& group, any_store& store) : group_{&group} {
+    scope(weight_group const& group, any_store& store, stream_ref on) : group_{&group} {
       if (group.is_held_) { return; }
-      own_ = store.acquire(stream_ref::host(), group.ids_);
+      own_ = store.acquire(on, group.ids_);
       own_.wait_all();
     }
     [[nodiscard]] matrix_view operator[](std::size_t number) const noexcept {
@@ -72,7 +72,9 @@ class weight_group {
     weight_group const* group_;
     lease own_;
   };
-  [[nodiscard]] scope enter(any_store& store) const { return scope{*this, store}; }
+  [[nodiscard]] scope enter(any_store& store, stream_ref on) const {
+    return scope{*this, store, on};
+  }
 
  private:
   format::catalog const* catalog_ = nullptr;

@@ -196,19 +196,16 @@ class basic_pipeline final : public pipeline {
     rows_.grow(static_cast<std::size_t>(position_) + ids.size());
     list_pages();
     layer_major_.clear();
-    backend_->make_angles(angles_,
-                          static_cast<std::size_t>(position_),
-                          ids.size(),
-                          frequencies_.per_pair,
-                          frequencies_.magnitude);
+    backend_->begin_step(static_cast<std::size_t>(position_), ids);
+    backend_->make_angles(angles_, frequencies_.per_pair, frequencies_.magnitude);
     auto pass = make_pass(ids.size());
-    decoder_.run(pass, ids);
+    decoder_.run(pass);
     keep_routing(ids.size());
   }
   void list_pages() {
     for (std::size_t layer = 0; layer < static_cast<std::size_t>(decoder_.config().layers);
          ++layer) {
-      pages_.assign(layer, rows_.layer(layer));
+      backend_->set_pages(pages_, layer, rows_.layer(layer));
     }
   }
   void finish(std::size_t tokens) noexcept {
@@ -239,7 +236,7 @@ class basic_pipeline final : public pipeline {
     for (std::size_t first = 0; first < how.pinned.size(); first += set_size) {
       auto const ids =
           std::span{how.pinned}.subspan(first, std::min(set_size, how.pinned.size() - first));
-      pinned_.push_back(store_.acquire(stream_ref::host(), ids));
+      pinned_.push_back(store_.acquire(backend_->stream(), ids));
       pinned_.back().wait_all();
       for (auto const id : ids) { done += catalog.find_block(id)->bytes; }
       if (options_.on_load) { options_.on_load(done, total); }
@@ -251,7 +248,7 @@ class basic_pipeline final : public pipeline {
       bool const whole = std::all_of(ids.begin(), ids.end(), [&](block_id id) {
         return kept.contains(static_cast<std::uint64_t>(id));
       });
-      if (whole) { step.weights->hold(store_); }
+      if (whole) { step.weights->hold(store_, backend_->stream()); }
     }
   }
 

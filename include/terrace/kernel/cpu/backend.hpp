@@ -5,6 +5,7 @@
 #include <terrace/core/head_product.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/core/numerics.hpp>
+#include <terrace/core/stream_ref.hpp>
 #include <terrace/kernel/cpu/cpu.hpp>
 #include <terrace/kernel/cpu/head_product.hpp>
 #include <terrace/quant/decode.hpp>
@@ -38,6 +39,15 @@ class backend {
 
   [[nodiscard]] numerics mode() const noexcept { return mode_; }
 
+  /// The queue that leases of what the kernels read end on.
+  [[nodiscard]] static constexpr stream_ref stream() noexcept { return stream_ref::host(); }
+
+  /// What follows, until the next call, computes `ids`, the first of them at `first_position`.
+  void begin_step(std::size_t first_position, std::span<std::int32_t const> ids) {
+    first_position_ = first_position;
+    rows_.assign(ids.begin(), ids.end());
+  }
+
   /// Room for `count` values; what is kept of the old ones is not said.
   template <class T>
   static void resize(buffer<T>& one, std::size_t count) {
@@ -69,11 +79,8 @@ class backend {
     }
     cpu::head_products(pool_, heads_, tokens);
   }
-  /// out [ids.size(), w.cols]: the rows of `w` with these numbers, as float32.
-  void embed(matrix_view const& w, std::span<std::int32_t const> ids, float* out) {
-    rows_.assign(ids.begin(), ids.end());
-    cpu::decode_rows(w, rows_, out);
-  }
+  /// out [tokens, w.cols]: the rows of `w` numbered by the ids of this step, as float32.
+  void embed(matrix_view const& w, float* out) const { cpu::decode_rows(w, rows_, out); }
   /// y = weight * x / rms(x), rows of weight.cols values; y may be x.
   void rms_norm(
       float const* x, matrix_view const& weight, float eps, std::size_t tokens, float* y) {
@@ -91,14 +98,10 @@ class backend {
   void rope(float* x, rope_shape const& shape, rope_table const& angles) {
     cpu::rope(pool_, x, shape, angles);
   }
-  /// Angles for positions [first, first + count).
-  static void make_angles(rope_table& into,
-                          std::size_t first,
-                          std::size_t count,
-                          std::span<float const> frequencies,
-                          float magnitude) {
-    std::vector<std::uint32_t> positions(count);
-    std::iota(positions.begin(), positions.end(), static_cast<std::uint32_t>(first));
+  /// Angles for the positions of this step.
+  void make_angles(rope_table& into, std::span<float const> frequencies, float magnitude) const {
+    std::vector<std::uint32_t> positions(rows_.size());
+    std::iota(positions.begin(), positions.end(), static_cast<std::uint32_t>(first_position_));
     into.assign(positions, frequencies, magnitude);
   }
   void store_kv(attention_shape const& shape,
@@ -137,18 +140,19 @@ class backend {
   /// The pages of each layer of one sequence, as kernels read them.
   class page_lists {
    public:
-    /// `pages` has grown or was given back.
-    void assign(std::size_t layer, std::span<std::byte* const> pages) {
-      if (lists_.size() <= layer) { lists_.resize(layer + 1); }
-      lists_[layer] = pages;
-    }
     [[nodiscard]] std::span<std::byte* const> layer(std::size_t index) const noexcept {
       return lists_[index];
     }
 
    private:
+    friend class backend;
     std::vector<std::span<std::byte* const>> lists_;
   };
+  /// The pages of a layer have grown or were given back.
+  static void set_pages(page_lists& all, std::size_t layer, std::span<std::byte* const> pages) {
+    if (all.lists_.size() <= layer) { all.lists_.resize(layer + 1); }
+    all.lists_[layer] = pages;
+  }
   void route(sigmoid_router const& router,
              float const* logits,
              matrix_view const& bias,
@@ -189,7 +193,8 @@ class backend {
   activations exact_;
   ffn_scratch scratch_;
   std::vector<float> decoded_;
-  std::vector<std::uint32_t> rows_;
+  std::size_t first_position_ = 0;   ///< of the step
+  std::vector<std::uint32_t> rows_;  ///< ids of the step
   std::vector<head_task> heads_;
 };
 
