@@ -6,13 +6,12 @@
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/expert_batch.hpp>
+#include <terrace/model/expert_sets.hpp>
 #include <terrace/model/pass.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace terrace::model {
@@ -28,6 +27,7 @@ class host_experts {
   /// What one computation needs beside weights; one serves all layers in turn.
   struct workspace {
     expert_batch batch;
+    std::vector<expert_id> experts;
     std::vector<typename Backend::expert_task> tasks;
     typename Backend::template buffer<float> outputs;
   };
@@ -49,47 +49,19 @@ class host_experts {
                       std::span{gates, choices},
                       static_cast<std::size_t>(config_.top_k),
                       static_cast<std::size_t>(config_.experts));
-    run_experts(run, work, input, sum);
+    auto const entries = work.batch.entries();
+    work.experts.clear();
+    for (auto const& one : entries) { work.experts.push_back(one.expert); }
+    for_each_expert_set(run,
+                        layer_id{layer_},
+                        work.experts,
+                        most_kept_outputs / run.tokens,
+                        [&](std::size_t first, std::size_t count, lease const& leased) {
+                          compute_set(run, work, entries.subspan(first, count), leased, input, sum);
+                        });
   }
 
  private:
-  [[nodiscard]] block_id id_of(expert_batch::entry const& one) const noexcept {
-    return expert_block(layer_id{layer_}, one.expert);
-  }
-
-  /// Runs all experts of the batch in sets that fit, the next set being read while one computes.
-  void run_experts(pass<Backend>& run,
-                   workspace& work,
-                   typename Backend::activations const& input,
-                   float* sum) const {
-    auto const entries = work.batch.entries();
-    std::size_t const room = std::max<std::size_t>(run.store.room_for(id_of(entries.front())), 1);
-    bool const all_fit = entries.size() <= room && run.tokens * entries.size() <= most_kept_outputs;
-    std::size_t const set_size =
-        all_fit ? entries.size() : std::clamp<std::size_t>(room / 2, 1, most_experts_a_set);
-    bool const overlap = room >= 2 * set_size;
-    lease current = lease_set(run, entries.first(std::min(set_size, entries.size())));
-    for (std::size_t first = 0; first < entries.size(); first += set_size) {
-      auto const set = entries.subspan(first, std::min(set_size, entries.size() - first));
-      std::size_t const after = first + set.size();
-      auto const following = entries.subspan(after, std::min(set_size, entries.size() - after));
-      lease next;
-      if (overlap && !following.empty()) { next = lease_set(run, following); }
-      compute_set(run, work, set, current, input, sum);
-      current.release();
-      if (!overlap && !following.empty()) { next = lease_set(run, following); }
-      current = std::move(next);
-    }
-  }
-
-  [[nodiscard]] lease lease_set(pass<Backend>& run,
-                                std::span<expert_batch::entry const> set) const {
-    std::vector<block_id> ids;
-    ids.reserve(set.size());
-    for (auto const& one : set) { ids.push_back(id_of(one)); }
-    return run.store.acquire(run.backend.stream(), ids);
-  }
-
   /// Computes the experts that are here first and the others as they arrive, then adds all in
   /// ascending order.
   void compute_set(pass<Backend>& run,
@@ -108,18 +80,9 @@ class host_experts {
       out[i] = at;
       at += set[i].count * hidden;
     }
-    std::vector<std::size_t> waiting(set.size());
-    for (std::size_t i = 0; i < set.size(); ++i) { waiting[i] = i; }
-    while (!waiting.empty()) {
-      std::vector<std::size_t> here, later;
-      for (auto const i : waiting) { (leased.arrived(i) ? here : later).push_back(i); }
-      if (here.empty()) {
-        here.push_back(later.front());
-        later.erase(later.begin());
-      }
+    compute_as_they_arrive(leased, set.size(), [&](std::span<std::size_t const> here) {
       work.tasks.clear();
       for (auto const i : here) {
-        leased.wait(i);
         work.tasks.push_back({leased[i].matrix(0),
                               leased[i].matrix(1),
                               leased[i].matrix(2),
@@ -127,18 +90,15 @@ class host_experts {
                               out[i]});
       }
       run.backend.expert_ffn(input, work.tasks);
-      waiting = std::move(later);
-    }
+    });
     for (std::size_t i = 0; i < set.size(); ++i) {
       run.backend.add_weighted_rows(
           out[i], work.batch.tokens(set[i]), work.batch.weights(set[i]), hidden, sum);
     }
   }
 
-  /// Sets larger than this are computed in parts, so that kept outputs stay small beside the
-  /// experts themselves.
+  /// Outputs kept while the experts of a whole layer are computed together.
   static constexpr std::size_t most_kept_outputs = 1024;
-  static constexpr std::size_t most_experts_a_set = 32;
 
   decoder_config config_;
   std::uint32_t layer_;
