@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <sstream>
 #include <string>
@@ -64,6 +65,19 @@ TEST_CASE("what is written is read back, at any alignment", "[format]") {
   auto const at =
       std::as_bytes(std::span{bytes}).subspan(file.tensors[1].offset, file.tensors[1].bytes);
   CHECK(std::equal(at.begin(), at.end(), second.begin(), second.end()));
+}
+
+TEST_CASE("a layout says where the parts of the written file lie", "[format]") {
+  gguf_writer writer{64};
+  auto const first = counting(34 * 3), second = counting(12, 7);
+  writer.add_tensor("q", quant_type::q8_0, {32, 3}, first);
+  writer.add_tensor("f", quant_type::f32, {3}, second);
+  auto const layout = writer.layout();
+  auto by_parts = layout.head;
+  by_parts.resize(layout.bytes, '\0');
+  std::memcpy(by_parts.data() + layout.offsets.at(0), first.data(), first.size());
+  std::memcpy(by_parts.data() + layout.offsets.at(1), second.data(), second.size());
+  CHECK(by_parts == bytes_of(writer));
 }
 
 TEST_CASE("a key can be written in every scalar type", "[format]") {

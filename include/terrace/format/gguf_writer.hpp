@@ -24,11 +24,20 @@
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
 
 namespace terrace::format {
+
+/// Where the parts of a GGUF file lie, for a caller that writes the tensors' data himself, in any
+/// order or from several threads. Bytes between tensors are zero.
+struct gguf_layout {
+  std::string head;                    ///< what the file starts with, up to the first tensor
+  std::vector<std::uint64_t> offsets;  ///< of each tensor's data, from the start of the file
+  std::uint64_t bytes = 0;             ///< of the whole file
+};
 
 /// Writes GGUF version 3: metadata, then tensors whose data is asked for one at a time while the
 /// file is written.
@@ -80,8 +89,7 @@ class gguf_writer {
     gguf_tensor tensor{.name = std::move(name), .type = type, .dims = std::move(dims)};
     auto const traits = find_traits(type);
     std::uint64_t const columns = tensor.dims.empty() ? 1 : tensor.dims[0];
-    bool const taken = std::any_of(
-        tensors_.begin(), tensors_.end(), [&](auto& t) { return t.facts.name == tensor.name; });
+    bool const taken = names_.contains(tensor.name);
     if (!traits || static_cast<std::uint32_t>(type) >= 133 || tensor.dims.size() > 4 || taken ||
         columns % traits->block_elements != 0) {
       throw contract_error{"gguf_writer: tensor " + detail::in_quotes(tensor.name) + " of type " +
@@ -91,6 +99,7 @@ class gguf_writer {
     }
     tensor.bytes = row_bytes(type, columns);
     for (std::size_t i = 1; i < tensor.dims.size(); ++i) { tensor.bytes *= tensor.dims[i]; }
+    names_.insert(tensor.name);
     tensors_.push_back({std::move(tensor), std::move(data)});
   }
   /// Borrows `data` until the last write.
@@ -100,6 +109,22 @@ class gguf_writer {
                   std::span<std::byte const> data) {
     add_tensor(
         std::move(name), type, std::move(dims), [data](byte_sink const& sink) { sink(data); });
+  }
+
+  /// Adds a tensor for `layout` alone: `write` refuses it.
+  void add_tensor(std::string name, quant_type type, std::vector<std::uint64_t> dims) {
+    add_tensor(std::move(name), type, std::move(dims), [](byte_sink const&) {});
+  }
+
+  /// Everything as one file.
+  [[nodiscard]] gguf_layout layout() const { return layout_of(0, tensors_.size(), {}); }
+  /// Shard `shard`, counted from 0, of `shards`, with tensors [first, last) in the order they were
+  /// added; the first shard carries the metadata.
+  [[nodiscard]] gguf_layout layout(std::uint32_t shard,
+                                   std::uint32_t shards,
+                                   std::size_t first,
+                                   std::size_t last) const {
+    return layout_of(first, last, split_keys(shard, shards));
   }
 
   /// Writes everything as one file.
@@ -176,10 +201,9 @@ class gguf_writer {
 
   /// Tensors [first, last); `split` is empty for a file that is no shard. Only the first shard
   /// carries the model's keys.
-  void write_shard(std::ostream& out,
-                   std::size_t first,
-                   std::size_t last,
-                   std::vector<entry> const& split) const {
+  [[nodiscard]] gguf_layout layout_of(std::size_t first,
+                                      std::size_t last,
+                                      std::vector<entry> const& split) const {
     std::vector<entry> keys = split;
     bool const leads = split.empty() || split.front().value == metadata_value{std::uint64_t{0}};
     for (entry const& key : keys_) {
@@ -190,6 +214,7 @@ class gguf_writer {
     append(head, std::uint64_t{last - first});
     append(head, std::uint64_t{keys.size()});
     for (entry const& key : keys) { append_key(head, key); }
+    std::vector<std::uint64_t> offsets;
     std::uint64_t offset = 0;
     for (std::size_t i = first; i < last; ++i) {
       gguf_tensor const& tensor = tensors_[i].facts;
@@ -198,9 +223,20 @@ class gguf_writer {
       for (std::uint64_t const dim : tensor.dims) { append(head, dim); }
       append(head, static_cast<std::uint32_t>(tensor.type));
       append(head, offset);
+      offsets.push_back(offset);
       offset += round_up(tensor.bytes, alignment_);
     }
     head.resize(static_cast<std::size_t>(round_up(head.size(), alignment_)), '\0');
+    for (std::uint64_t& one : offsets) { one += head.size(); }
+    std::uint64_t const bytes = head.size() + offset;
+    return {std::move(head), std::move(offsets), bytes};
+  }
+
+  void write_shard(std::ostream& out,
+                   std::size_t first,
+                   std::size_t last,
+                   std::vector<entry> const& split) const {
+    std::string const head = layout_of(first, last, split).head;
     out.write(head.data(), static_cast<std::streamsize>(head.size()));
     for (std::size_t i = first; i < last; ++i) { write_data(out, tensors_[i]); }
     if (!out) { throw io_error{"a GGUF file cannot be written; is there room for it?", 0}; }
@@ -329,6 +365,7 @@ class gguf_writer {
   std::uint64_t alignment_;
   std::vector<entry> keys_;
   std::vector<pending_tensor> tensors_;
+  std::unordered_set<std::string> names_;  ///< of the tensors
 };
 
 }  // namespace terrace::format

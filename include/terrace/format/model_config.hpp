@@ -332,6 +332,17 @@ class config_translator : config_reader {
 
 }  // namespace detail
 
+/// The texts of a config.json and a generation_config.json (which may be empty) as GGUF metadata;
+/// `source` stands for them in sentences. Keys and errors are those of `read_model_config`.
+[[nodiscard]] inline metadata parse_model_config(std::string_view config,
+                                                 std::string_view generation,
+                                                 std::string const& source) {
+  auto const main = detail::parse_json(config, source);
+  auto const other =
+      generation.empty() ? detail::json::object() : detail::parse_json(generation, source);
+  return detail::config_translator{main, other, source}.translate();
+}
+
 /// Reads config.json and, where present, generation_config.json of `folder` as GGUF metadata
 /// ("llama.block_count").
 ///
