@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/bank_score.hpp>
 #include <terrace/core/block.hpp>
+#include <terrace/core/gated_activation.hpp>
 #include <terrace/core/head_product.hpp>
 #include <terrace/core/ids.hpp>
+#include <terrace/core/kda_values.hpp>
 #include <terrace/core/numerics.hpp>
 #include <terrace/core/stream_ref.hpp>
 #include <terrace/kernel/cpu/cpu.hpp>
@@ -11,10 +14,12 @@
 #include <terrace/quant/decode.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace terrace::kernel::cpu {
@@ -116,6 +121,18 @@ class backend {
   void swiglu(float const* gate, float const* up, std::size_t count, float* y) {
     cpu::swiglu(pool_, gate, up, count, y);
   }
+  /// y[i] = the activation of gate[i] and up[i]; y may be either.
+  void activate(gated_activation const& how,
+                float const* gate,
+                float const* up,
+                std::size_t count,
+                float* y) {
+    cpu::activate(pool_, how, gate, up, count, y);
+  }
+  /// y[i] *= sigmoid(gate[i])
+  void multiply_sigmoid(float const* gate, std::size_t count, float* y) {
+    cpu::multiply_sigmoid(pool_, gate, count, y);
+  }
   void add(float const* x, std::size_t count, float* y) { cpu::add(pool_, x, count, y); }
   void zero(float* x, std::size_t count) { std::fill_n(x, count, 0.0F); }
   /// Copies `count` values of each of `rows` rows; strides in floats.
@@ -161,8 +178,10 @@ class backend {
              float* weights) {
     cpu::route_sigmoid(pool_, router, logits, vector(bias), tokens, ids, weights);
   }
-  void expert_ffn(activations const& x, std::span<expert_task const> tasks) {
-    cpu::expert_ffn(pool_, x, tasks, scratch_);
+  void expert_ffn(activations const& x,
+                  std::span<expert_task const> tasks,
+                  gated_activation const& activation = {}) {
+    cpu::expert_ffn(pool_, x, tasks, scratch_, activation);
   }
   /// sum[tokens[i]] += weights[i] * rows[i], rows of `cols` values, in the order given.
   void add_weighted_rows(float const* rows,
@@ -175,7 +194,86 @@ class backend {
     }
   }
 
+  /// silu of convolution `which` (0 q, 1 k, 2 v) in place: x [tokens, width], taps [width, taps].
+  /// `state` is the one page of the layer, laid out as kda_shape says; its history moves on.
+  void short_convolution(kda_shape const& shape,
+                         std::size_t which,
+                         matrix_view const& taps,
+                         std::size_t tokens,
+                         std::span<std::byte* const> state,
+                         float* x) {
+    float* const history = values_of(shape, state) + shape.history_offset(which);
+    cpu::short_convolution(pool_, shape, x, matrix(taps), tokens, history);
+  }
+  /// The delta rule: out [tokens, heads, dim]. q, k, z [tokens, heads, dim] and beta
+  /// [tokens, heads] are overwritten.
+  void kda(kda_shape const& shape,
+           kda_values const& in,
+           std::size_t tokens,
+           std::span<std::byte* const> state,
+           float* out) {
+    rates_.assign(vector(in.rate), vector(in.rate) + shape.heads);
+    for (float& one : rates_) { one = in.rate_is_logarithm ? std::exp(one) : -one; }
+    cpu::kda(pool_,
+             shape,
+             {.q = in.q,
+              .k = in.k,
+              .v = in.v,
+              .z = in.z,
+              .beta = in.beta,
+              .rate = rates_.data(),
+              .dt_bias = vector(in.dt_bias)},
+             tokens,
+             values_of(shape, state),
+             out);
+  }
+  /// y = weight * x / rms(x) * sigmoid(gate), `rows` rows of weight.cols values; y may be x.
+  void gated_norm(float const* x,
+                  matrix_view const& weight,
+                  float const* gate,
+                  float eps,
+                  std::size_t rows,
+                  float* y) {
+    cpu::gated_norm(pool_, x, vector(weight), gate, eps, rows, weight.cols, y);
+  }
+  /// The mixture of a residual bank: y [tokens, cols] = sum of softmax(score) * candidate, each
+  /// candidate [tokens, cols], and the softmax in shares [tokens, candidates]. y is no candidate.
+  void mix_bank(std::span<float const* const> candidates,
+                bank_score const& score,
+                float eps,
+                std::size_t tokens,
+                float* shares,
+                float* y) {
+    std::size_t const cols = score.weight.cols;
+    float const* const weight = vector(score.weight);
+    score_.assign(weight, weight + cols);
+    if (score.factor.data != nullptr) {
+      float const* const factor = vector(score.factor);
+      for (std::size_t i = 0; i < cols; ++i) { score_[i] *= factor[i]; }
+    }
+    cpu::mix_bank(pool_, candidates, score_.data(), eps, tokens, cols, shares, y);
+  }
+
  private:
+  /// The state of a layer of delta attention. Throws contract_error unless there is one page.
+  [[nodiscard]] static float* values_of(kda_shape const& shape, std::span<std::byte* const> state) {
+    if (state.size() != 1) {
+      throw contract_error{"a layer of delta attention of " + std::to_string(shape.heads) +
+                           " heads has " + std::to_string(state.size()) +
+                           " pages of state; it takes one"};
+    }
+    return reinterpret_cast<float*>(state.front());
+  }
+  /// The values of a small matrix, as `vector`.
+  [[nodiscard]] float const* matrix(matrix_view const& one) {
+    bool const aligned = reinterpret_cast<std::uintptr_t>(one.data) % alignof(float) == 0;
+    if (one.type == quant_type::f32 && aligned && one.multiplier == 1.0F) {
+      return reinterpret_cast<float const*>(one.data);
+    }
+    decoded_.resize(one.rows * one.cols);
+    quant::decode_rows(one, 0, one.rows, decoded_);
+    return decoded_.data();
+  }
   /// The values of a vector: in place when they are float32 at an aligned address, else decoded
   /// into a buffer that the next call reuses.
   [[nodiscard]] float const* vector(matrix_view const& one) {
@@ -192,7 +290,7 @@ class backend {
   numerics mode_;
   activations exact_;
   ffn_scratch scratch_;
-  std::vector<float> decoded_;
+  std::vector<float> decoded_, rates_, score_;
   std::size_t first_position_ = 0;   ///< of the step
   std::vector<std::uint32_t> rows_;  ///< ids of the step
   std::vector<head_task> heads_;

@@ -119,7 +119,7 @@ inline void check_expert(expert_task const& task, activations const& x) {
 
 }  // namespace detail
 
-/// out = down(silu(gate x) * up x) for each task, with the bits of `matmul`, `swiglu`,
+/// out = down(activation(gate x, up x)) for each task, with the bits of `matmul`, `activate`,
 /// `activations::assign` and `matmul` in that order.
 ///
 /// Errors: contract_error when shapes disagree or a token does not exist.
@@ -127,7 +127,8 @@ inline void check_expert(expert_task const& task, activations const& x) {
 inline void expert_ffn(thread_pool& pool,
                        activations const& x,
                        std::span<expert_task const> tasks,
-                       ffn_scratch& scratch) {
+                       ffn_scratch& scratch,
+                       gated_activation const& activation = {}) {
   auto const experts = scratch.reserve(tasks.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     detail::check_expert(tasks[i], x);
@@ -152,7 +153,7 @@ inline void expert_ffn(thread_pool& pool,
         detail::multiply_rows(task.up, set, {up, d_ff, begin, end}, memory);
         for (std::size_t t = 0; t < task.tokens.size(); ++t) {
           std::size_t const at = t * d_ff + begin;
-          detail::swiglu_values(gate + at, up + at, end - begin, gate + at);
+          detail::activate_values(activation, gate + at, up + at, end - begin, gate + at);
         }
       });
   for (std::size_t i = 0; i < tasks.size(); ++i) {

@@ -39,4 +39,22 @@ namespace terrace::kernel::cpu::detail {
   return one / (one + exponential(f32x16::zero() - x));
 }
 
+/// Hyperbolic tangent within a few units in the last place, also near 0; NaN stays NaN.
+///
+/// tanh(x) = m / (m + 2) with m = e^2x - 1. Where 2^n is 1 the series alone is m, so that small
+/// arguments do not cancel.
+[[nodiscard]] inline f32x16 hyperbolic_tangent(f32x16 x) noexcept {
+  f32x16 const bounded = min(f32x16::all(40.0F), max(f32x16::all(-40.0F), x + x));
+  f32x16 const n = nearest(bounded * f32x16::all(0x1.715476p+0F));
+  f32x16 r = fma(n, f32x16::all(-0x1.62e400p-1F), bounded);
+  r = fma(n, f32x16::all(-0x1.7f7d1cp-20F), r);
+  f32x16 p = f32x16::all(1.0F / 5040.0F);
+  for (float const term : {1.0F / 720.0F, 1.0F / 120.0F, 1.0F / 24.0F, 1.0F / 6.0F, 0.5F, 1.0F}) {
+    p = fma(p, r, f32x16::all(term));
+  }
+  f32x16 const one = f32x16::all(1.0F);
+  f32x16 const m = scale_by_power(p * r, n) + (scale_by_power(one, n) - one);
+  return m / (m + (one + one));
+}
+
 }  // namespace terrace::kernel::cpu::detail
