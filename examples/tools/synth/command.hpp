@@ -41,7 +41,7 @@ class command_line {
  public:
   command_line() {
     app_.add_option("OUT", out_, "A .gguf file to write, or a folder for safetensors");
-    app_.add_option("--family", family_, "llama, minimax-m2, kimi-k2 or kimi-k3");
+    app_.add_option("--family", family_, "llama, minimax-m2, kimi-k2, kimi-k3 or kimi-linear");
     app_.add_option(
         "--size",
         size_,

@@ -116,7 +116,7 @@ namespace detail {
 /// What Kimi K2 and K3 share.
 [[nodiscard]] inline json latent_config(model_shape const& s) {
   return {{"num_key_value_heads", s.heads},
-          {"q_lora_rank", s.q_lora},
+          {"q_lora_rank", s.q_lora > 0 ? json(s.q_lora) : json(nullptr)},
           {"kv_lora_rank", s.kv_lora},
           {"qk_nope_head_dim", s.nope_dim},
           {"qk_rope_head_dim", s.rope_dim},
@@ -156,26 +156,20 @@ namespace detail {
   return config;
 }
 
-[[nodiscard]] inline json kimi_k3_config(model_shape const& s) {
+/// Kimi-Linear and the text part of Kimi K3.
+[[nodiscard]] inline json hybrid_config(model_shape const& s) {
   json full = json::array(), recurrent = json::array();
   for (int layer = 0; layer < s.layers; ++layer) {
     (s.is_full_attention(layer) ? full : recurrent).push_back(layer + 1);
   }
   json config{{"architectures", {"KimiLinearForCausalLM"}},
               {"model_type", "kimi_linear"},
-              {"hidden_act", "situ"},
-              {"activation_situ_beta", 4.0},
-              {"activation_situ_linear_beta", 25.0},
-              {"attn_res_block_size", s.res_block},
+              {"hidden_act", "silu"},
               {"mla_use_nope", true},
-              {"mla_use_output_gate", true},
-              {"latent_moe_use_norm", true},
               {"linear_attn_config",
                {{"num_heads", s.heads},
                 {"head_dim", s.head_dim},
                 {"short_conv_kernel_size", 4},
-                {"use_full_rank_gate", true},
-                {"gate_lower_bound", -5.0},
                 {"full_attn_layers", full},
                 {"kda_layers", recurrent}}},
               {"num_experts", s.experts},
@@ -184,9 +178,19 @@ namespace detail {
               {"num_expert_group", 1},
               {"moe_renormalize", true},
               {"moe_router_activation_func", "sigmoid"},
-              {"routed_expert_hidden_size", s.latent},
               {"rope_scaling", nullptr}};
   config.update(latent_config(s));
+  if (s.family != family::kimi_k3) { return config; }
+  json const k3{{"hidden_act", "situ"},
+                {"activation_situ_beta", 4.0},
+                {"activation_situ_linear_beta", 25.0},
+                {"attn_res_block_size", s.res_block},
+                {"mla_use_output_gate", true},
+                {"latent_moe_use_norm", true},
+                {"routed_expert_hidden_size", s.latent}};
+  config.update(k3);
+  config["linear_attn_config"]["use_full_rank_gate"] = true;
+  config["linear_attn_config"]["gate_lower_bound"] = -5.0;
   return config;
 }
 
@@ -197,7 +201,7 @@ namespace detail {
   json text = shape.family == family::llama        ? detail::llama_config(shape)
               : shape.family == family::minimax_m2 ? detail::minimax_config(shape)
               : shape.family == family::kimi_k2    ? detail::kimi_k2_config(shape)
-                                                   : detail::kimi_k3_config(shape);
+                                                   : detail::hybrid_config(shape);
   auto const ids = ids_of(shape);
   json const common{{"hidden_size", shape.hidden},
                     {"num_hidden_layers", shape.layers},
@@ -206,7 +210,7 @@ namespace detail {
                     {"max_position_embeddings", shape.context},
                     {"tie_word_embeddings", false},
                     {"bos_token_id", ids.bos},
-                    {"eos_token_id", shape.family == family::kimi_k3 ? ids.end_of_turn : ids.eos},
+                    {"eos_token_id", shape.is_hybrid() ? ids.end_of_turn : ids.eos},
                     {"torch_dtype", "bfloat16"}};
   text.update(common);
   if (json const how = detail::quantisation(types); !how.is_null()) {
@@ -226,7 +230,7 @@ namespace detail {
   auto const ids = ids_of(shape);
   json ends = json::array({ids.eos});
   if (ids.end_of_turn != ids.eos) { ends.push_back(ids.end_of_turn); }
-  if (shape.family == family::kimi_k3) { ends = json::array({ids.end_of_turn}); }
+  if (shape.is_hybrid()) { ends = json::array({ids.end_of_turn}); }
   return {{"bos_token_id", ids.bos}, {"eos_token_id", ends}};
 }
 

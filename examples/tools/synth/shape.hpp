@@ -10,16 +10,23 @@
 
 namespace terrace::synth {
 
-enum class family : std::uint8_t { llama = 1, minimax_m2 = 2, kimi_k2 = 4, kimi_k3 = 8 };
+enum class family : std::uint8_t {
+  llama = 1,
+  minimax_m2 = 2,
+  kimi_k2 = 4,
+  kimi_k3 = 8,
+  kimi_linear = 16
+};
 
 struct family_name {
   family value;
   std::string_view name;  ///< on the command line
 };
-inline constexpr std::array<family_name, 4> families{{{family::llama, "llama"},
+inline constexpr std::array<family_name, 5> families{{{family::llama, "llama"},
                                                       {family::minimax_m2, "minimax-m2"},
                                                       {family::kimi_k2, "kimi-k2"},
-                                                      {family::kimi_k3, "kimi-k3"}}};
+                                                      {family::kimi_k3, "kimi-k3"},
+                                                      {family::kimi_linear, "kimi-linear"}}};
 
 [[nodiscard]] constexpr std::string_view name_of(family which) noexcept {
   for (auto const& entry : families) {
@@ -37,8 +44,9 @@ struct model_shape {
   int context = 0;
   int heads = 0;
   int kv_heads = 0;
-  int head_dim = 0;  ///< of queries, keys and values; in kimi-k3 of its recurrent layers
-  int rope_dim = 0;  ///< rotated part of a key; in kimi-k3 the part that has no rotation either
+  int head_dim =
+      0;  ///< of queries, keys and values; in kimi-k3 and kimi-linear of recurrent layers
+  int rope_dim = 0;  ///< rotated part of a key; there the part that has no rotation either
   int nope_dim = 0;
   int value_dim = 0;
   int q_lora = 0;
@@ -55,14 +63,18 @@ struct model_shape {
   [[nodiscard]] bool is_mixture(int layer) const noexcept {
     return experts > 0 && layer >= dense_layers;
   }
-  /// kimi-k3: whether the layer, counted from 0, is one of full attention.
+  /// Kimi delta attention in most layers.
+  [[nodiscard]] bool is_hybrid() const noexcept {
+    return family == family::kimi_k3 || family == family::kimi_linear;
+  }
+  /// In a hybrid: whether the layer, counted from 0, is one of full attention.
   [[nodiscard]] bool is_full_attention(int layer) const noexcept {
     return layer % 4 == 3 || layer == layers - 1;
   }
   /// Width of what experts read and write.
   [[nodiscard]] int expert_hidden() const noexcept { return latent > 0 ? latent : hidden; }
   [[nodiscard]] double weights_scale() const noexcept {
-    return family == family::kimi_k2 ? 2.827 : 1.0;
+    return family == family::kimi_k2 ? 2.827 : family == family::kimi_linear ? 2.446 : 1.0;
   }
 };
 
@@ -74,7 +86,7 @@ struct dimension {
   int most;
   std::string_view help;
 };
-inline constexpr unsigned any_family = 15, mixtures = 14, kimi = 12, plain_attention = 3;
+inline constexpr unsigned any_family = 31, mixtures = 30, kimi = 28, plain_attention = 3;
 inline constexpr std::array<dimension, 20> dimensions{{
     {"--layers", &model_shape::layers, any_family, 4096, "Layers, dense ones included"},
     {"--hidden", &model_shape::hidden, any_family, 1 << 20, "Width of the hidden state"},
@@ -82,13 +94,13 @@ inline constexpr std::array<dimension, 20> dimensions{{
     {"--context", &model_shape::context, any_family, 1 << 30, "Context the model states"},
     {"--heads", &model_shape::heads, any_family, 4096, "Attention heads"},
     {"--kv-heads", &model_shape::kv_heads, plain_attention, 4096, "Key and value heads"},
-    {"--head-dim", &model_shape::head_dim, 11, 1 << 16, "Width of a head"},
-    {"--rope-dim", &model_shape::rope_dim, 14, 1 << 16, "Rotated part of a head"},
+    {"--head-dim", &model_shape::head_dim, 27, 1 << 16, "Width of a head"},
+    {"--rope-dim", &model_shape::rope_dim, 30, 1 << 16, "Rotated part of a head"},
     {"--nope-dim", &model_shape::nope_dim, kimi, 1 << 16, "Unrotated part of a key head"},
     {"--value-dim", &model_shape::value_dim, kimi, 1 << 16, "Width of a value head"},
-    {"--q-lora", &model_shape::q_lora, kimi, 1 << 20, "Rank of the queries"},
+    {"--q-lora", &model_shape::q_lora, 12, 1 << 20, "Rank of the queries"},
     {"--kv-lora", &model_shape::kv_lora, kimi, 1 << 20, "Rank of the keys and values"},
-    {"--dense-width", &model_shape::dense_width, 13, 1 << 24, "Inner width of dense layers"},
+    {"--dense-width", &model_shape::dense_width, 29, 1 << 24, "Inner width of dense layers"},
     {"--dense-layers", &model_shape::dense_layers, kimi, 4096, "Dense layers before the mixtures"},
     {"--experts", &model_shape::experts, mixtures, 65535, "Routed experts of a layer"},
     {"--top-k", &model_shape::top_k, mixtures, 65535, "Experts a token uses"},
@@ -157,6 +169,24 @@ inline constexpr std::array<dimension, 20> dimensions{{
               .shared_experts = 2,
               .latent = 3584,
               .res_block = 12};
+    case family::kimi_linear:
+      return {.family = which,
+              .layers = 27,
+              .hidden = 2304,
+              .vocab = 163'840,
+              .context = 1'048'576,
+              .heads = 32,
+              .head_dim = 128,
+              .rope_dim = 64,
+              .nope_dim = 128,
+              .value_dim = 128,
+              .kv_lora = 512,
+              .dense_width = 9216,
+              .dense_layers = 1,
+              .experts = 256,
+              .top_k = 8,
+              .expert_width = 1024,
+              .shared_experts = 1};
     default:
       break;
   }
@@ -187,7 +217,7 @@ inline constexpr std::array<dimension, 20> dimensions{{
 /// A model of the family that runs anywhere at once.
 [[nodiscard]] inline model_shape small_shape(family which) {
   model_shape shape = real_shape(which);
-  shape.layers = which == family::kimi_k3 ? 5 : 3;
+  shape.layers = shape.is_hybrid() ? 5 : 3;
   shape.hidden = 256;
   shape.vocab = 2048;
   shape.context = 8192;

@@ -110,9 +110,7 @@ class tensor_lister {
   // ---- attention ----
 
   void attention(int layer) {
-    if (shape_.family == family::kimi_k3 && !shape_.is_full_attention(layer)) {
-      return recurrent_attention();
-    }
+    if (shape_.is_hybrid() && !shape_.is_full_attention(layer)) { return recurrent_attention(); }
     if (shape_.kv_lora > 0) { return latent_attention(); }
     int const q = shape_.heads * shape_.head_dim;
     int const kv = shape_.kv_heads * shape_.head_dim;
@@ -129,12 +127,14 @@ class tensor_lister {
   void latent_attention() {
     int const values = shape_.heads * shape_.value_dim;
     int const latent = shape_.kv_lora;
-    project("attn_q_a.weight", "q_a_proj.weight", shape_.q_lora, shape_.hidden);
-    norm("attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight", shape_.q_lora);
-    project("attn_q_b.weight",
-            "q_b_proj.weight",
-            shape_.heads * (shape_.nope_dim + shape_.rope_dim),
-            shape_.q_lora);
+    int const queries = shape_.heads * (shape_.nope_dim + shape_.rope_dim);
+    if (shape_.q_lora == 0) {
+      project("attn_q.weight", "q_proj.weight", queries, shape_.hidden);
+    } else {
+      project("attn_q_a.weight", "q_a_proj.weight", shape_.q_lora, shape_.hidden);
+      norm("attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight", shape_.q_lora);
+      project("attn_q_b.weight", "q_b_proj.weight", queries, shape_.q_lora);
+    }
     project("attn_kv_a_mqa.weight",
             "kv_a_proj_with_mqa.weight",
             latent + shape_.rope_dim,
@@ -173,26 +173,35 @@ class tensor_lister {
     project("ssm_f_a.weight", "f_a_proj.weight", shape_.head_dim, shape_.hidden);
     project("ssm_f_b.weight", "f_b_proj.weight", width, shape_.head_dim);
     project("ssm_beta.weight", "b_proj.weight", shape_.heads, shape_.hidden);
-    project("ssm_g.weight", "g_proj.weight", width, shape_.hidden);
+    if (shape_.family == family::kimi_k3) {
+      project("ssm_g.weight", "g_proj.weight", width, shape_.hidden);
+    } else {
+      project("ssm_g_a.weight", "g_a_proj.weight", shape_.head_dim, shape_.hidden);
+      project("ssm_g_b.weight", "g_b_proj.weight", width, shape_.head_dim);
+    }
     norm("ssm_norm.weight", "self_attn.o_norm.weight", shape_.head_dim);
     project("attn_output.weight", "o_proj.weight", shape_.hidden, width, 2 * added_);
     decay(width);
   }
-  /// -e^A per head in GGUF, A in safetensors, where the list is filled up with zeros.
+  /// -e^A per head in GGUF, A in safetensors, where Kimi K3 fills the list up with zeros.
   void decay(int width) {
     random_words const words{key_of(seed_, gguf_ + "ssm_a")};
     auto const heads = static_cast<std::size_t>(shape_.heads);
     auto const head = static_cast<std::size_t>(shape_.head_dim);
-    std::vector<float> logarithm((heads + head - 1) / head * head, 0.0F);
+    bool const k3 = shape_.family == family::kimi_k3;
+    std::vector<float> logarithm(k3 ? (heads + head - 1) / head * head : heads, 0.0F);
     std::vector<float> rate(heads);
     for (std::size_t i = 0; i < heads; ++i) {
       logarithm[i] = static_cast<float>(words.real(i) - 0.5);
       rate[i] = -std::exp(logarithm[i]);
     }
-    add({.gguf = gguf_ + "ssm_a", .shape = {heads}, .values = std::move(rate)});
-    std::uint64_t const padded = logarithm.size();
+    auto const shape = [k3](std::uint64_t count) {
+      return k3 ? std::vector{count} : std::vector<std::uint64_t>{1, 1, count, 1};
+    };
+    add({.gguf = gguf_ + "ssm_a", .shape = shape(heads), .values = std::move(rate)});
+    std::uint64_t const stored = logarithm.size();
     add({.hf = hf_ + "self_attn.A_log",
-         .shape = {padded},
+         .shape = shape(stored),
          .wide = true,
          .values = std::move(logarithm)});
     add({.gguf = gguf_ + "ssm_dt.bias",

@@ -68,9 +68,8 @@ class made_tokenizer {
       out.set(key, static_cast<std::uint64_t>(value));
     };
     id("tokenizer.ggml.bos_token_id", ids_.bos);
-    id("tokenizer.ggml.eos_token_id",
-       shape_.family == family::kimi_k3 ? ids_.end_of_turn : ids_.eos);
-    if (shape_.family != family::kimi_k3) { id("tokenizer.ggml.eot_token_id", ids_.end_of_turn); }
+    id("tokenizer.ggml.eos_token_id", shape_.is_hybrid() ? ids_.end_of_turn : ids_.eos);
+    if (!shape_.is_hybrid()) { id("tokenizer.ggml.eot_token_id", ids_.end_of_turn); }
     out.set("tokenizer.ggml.add_bos_token", shape_.family == family::llama);
     if (!chat_template().empty()) {
       out.set("tokenizer.chat_template", std::string{chat_template()});
@@ -128,6 +127,7 @@ class made_tokenizer {
         name(34, "]~!b[");
         return;
       case family::kimi_k2:
+      case family::kimi_linear:
         name(2, "<|im_end|>");
         name(3, "<|im_user|>");
         name(4, "<|im_assistant|>");
@@ -164,6 +164,7 @@ class made_tokenizer {
                "message['content'] + '[e~[\n' }}{%- endfor %}{%- if add_generation_prompt %}{{- "
                "']~b]ai\n' }}{%- endif %}";
       case family::kimi_k2:
+      case family::kimi_linear:
         return "{%- for message in messages %}{{- '<|im_' + message['role'] + '|>' + "
                "message['role'] + '<|im_middle|>' + message['content'] + '<|im_end|>' }}"
                "{%- endfor %}{%- if add_generation_prompt %}{{- "

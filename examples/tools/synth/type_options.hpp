@@ -90,6 +90,7 @@ inline constexpr std::array<type_option, 8> type_options{{
       quant_type::bf16);
   switch (which) {
     case family::llama:
+    case family::kimi_linear:
       break;
     case family::minimax_m2:
       set({experts, experts_down, attention}, quant_type::fp8_e4m3);
