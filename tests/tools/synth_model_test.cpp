@@ -10,11 +10,13 @@
 #include <terrace/format/catalog.hpp>
 #include <terrace/format/gguf.hpp>
 #include <terrace/format/safetensors.hpp>
+#include <terrace/tokenize/tokenizer.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -186,6 +188,8 @@ TEST_CASE("published models come out at their published sizes", "[tools]") {
   };
   CHECK(std::abs(bytes(synth::family::llama) / 16.06e9 - 1) < 0.01);
   CHECK(std::abs(bytes(synth::family::kimi_k2) / 595e9 - 1) < 0.01);
+  CHECK(std::abs(bytes(synth::family::kimi_k3) / 1.56e12 - 1) < 0.01);
+  CHECK(std::abs(bytes(synth::family::kimi_linear) / 98e9 - 1) < 0.01);
 }
 
 TEST_CASE("a catalog opens what is written, whole or split, in both containers", "[tools]") {
@@ -208,6 +212,27 @@ TEST_CASE("a catalog opens what is written, whole or split, in both containers",
         }
       }
     }
+  }
+}
+
+TEST_CASE("both containers carry one tokenizer, whose tokens give the text back", "[tools]") {
+  std::string const text = "The quick brown fox: 12,345 \xC3\xA9t\xC3\xA9s\n\n\xE4\xB8\xAD!";
+  for (auto const& entry : synth::families) {
+    INFO(entry.name);
+    scratch_folder const folder;
+    auto const shape = synth::small_shape(entry.value);
+    write(request_for(shape, false), folder.file("one"), 1);
+    write(request_for(shape, true), folder.file("folder"), 1);
+    auto const packed = format::catalog::open(folder.file("one"));
+    auto const first = tokenize::tokenizer::from_metadata(packed.meta());
+    auto const second =
+        tokenize::tokenizer::from_folder(folder.file("folder"), packed.architecture());
+    auto const ids = first.encode(text, false);
+    CHECK(ids.size() < text.size());
+    CHECK(first.decode(ids) == text);
+    CHECK(second.encode(text, false) == ids);
+    CHECK(first.bos() == second.bos());
+    CHECK(first.end_ids() == second.end_ids());
   }
 }
 
