@@ -144,6 +144,34 @@ inline void append_little(std::string& out, std::uint32_t value, int bytes) {
   return shape;
 }
 
+/// What follows the header.
+[[nodiscard]] inline routing_trace read_routing_body(routing_shape const& shape,
+                                                     std::string_view body,
+                                                     std::string const& path) {
+  routing_trace trace{static_cast<std::uint32_t>(shape.layers),
+                      static_cast<std::uint32_t>(shape.top_k),
+                      static_cast<std::uint32_t>(shape.experts),
+                      static_cast<std::uint32_t>(shape.first_layer),
+                      std::vector<std::uint16_t>(shape.tokens),
+                      std::vector<std::uint16_t>(shape.tokens * shape.layers * shape.top_k)};
+  std::size_t at = 0;
+  for (auto* numbers : {&trace.tokens, &trace.chosen}) {
+    for (std::uint16_t& each : *numbers) {
+      each = little_u16(body, at);
+      at += 2;
+    }
+  }
+  check_choices(trace, path);
+  return trace;
+}
+
+inline void check_holds_header(std::uint64_t file_bytes, std::string const& path) {
+  if (file_bytes >= routing_header_bytes) { return; }
+  throw format_error{"the file " + path + " is not a routing trace: it has " +
+                     std::to_string(file_bytes) +
+                     " bytes, less than a header of 32; name a file written with --routing"};
+}
+
 [[nodiscard]] inline io_error routing_io_error(std::string const& path, char const* what) {
   int const code = errno;
   return {"the routing trace " + path + " " + what + " (" + std::strerror(code) +
@@ -153,9 +181,19 @@ inline void append_little(std::string& out, std::uint32_t value, int bytes) {
 
 }  // namespace detail
 
-/// Reads a routing trace: char[8] "RTRACE01"; u32 tokens, layers, top_k, experts, first_layer, 0;
-/// u16 token[tokens]; u16 expert[tokens][layers][top_k]; little endian.
-/// Errors: io_error if the file cannot be read, format_error if it is not such a file, to the byte.
+/// Reads the bytes of a routing trace: char[8] "RTRACE01"; u32 tokens, layers, top_k, experts,
+/// first_layer, 0; u16 token[tokens]; u16 expert[tokens][layers][top_k]; little endian. `path`
+/// names it in errors.
+/// Errors: format_error if it is not such a file, to the byte.
+[[nodiscard]] inline routing_trace parse_routing_trace(std::string_view bytes,
+                                                       std::string const& path) {
+  detail::check_holds_header(bytes.size(), path);
+  auto const shape = detail::read_routing_shape(bytes, bytes.size(), path);
+  return detail::read_routing_body(shape, bytes.substr(detail::routing_header_bytes), path);
+}
+
+/// The same from a file, of which no more than the header is read unless its length fits it.
+/// Errors: io_error if the file cannot be read, format_error as above.
 [[nodiscard]] inline routing_trace read_routing_trace(std::string const& path) {
   errno = 0;
   std::error_code failed;
@@ -171,11 +209,7 @@ inline void append_little(std::string& out, std::uint32_t value, int bytes) {
   }
   std::ifstream file{path, std::ios::binary};
   if (!file) { throw detail::routing_io_error(path, "cannot be opened"); }
-  if (file_bytes < detail::routing_header_bytes) {
-    throw format_error{"the file " + path + " is not a routing trace: it has " +
-                       std::to_string(file_bytes) +
-                       " bytes, less than a header of 32; name a file written with --routing"};
-  }
+  detail::check_holds_header(file_bytes, path);
   std::string bytes(detail::routing_header_bytes, '\0');
   if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
     throw detail::routing_io_error(path, "cannot be read");
@@ -185,21 +219,7 @@ inline void append_little(std::string& out, std::uint32_t value, int bytes) {
   if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
     throw detail::routing_io_error(path, "ends early");
   }
-  routing_trace trace{static_cast<std::uint32_t>(shape.layers),
-                      static_cast<std::uint32_t>(shape.top_k),
-                      static_cast<std::uint32_t>(shape.experts),
-                      static_cast<std::uint32_t>(shape.first_layer),
-                      std::vector<std::uint16_t>(shape.tokens),
-                      std::vector<std::uint16_t>(shape.tokens * shape.layers * shape.top_k)};
-  std::size_t at = 0;
-  for (auto* numbers : {&trace.tokens, &trace.chosen}) {
-    for (std::uint16_t& each : *numbers) {
-      each = detail::little_u16(bytes, at);
-      at += 2;
-    }
-  }
-  detail::check_choices(trace, path);
-  return trace;
+  return detail::read_routing_body(shape, bytes, path);
 }
 
 /// The content of a routing trace's file; `path` names it in errors.
