@@ -37,4 +37,5 @@ function(terrace_emulated_cuda target)
   endif()
   target_link_libraries(${target} PRIVATE terrace_emulated_cuda_runtime)
   target_include_directories(${target} BEFORE PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/emulated_cuda/include")
+  target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)  # `#pragma unroll` is nvcc's
 endfunction()
