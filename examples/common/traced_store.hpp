@@ -2,6 +2,7 @@
 #pragma once
 
 #include <terrace/chain/any_store.hpp>
+#include <terrace/concepts/memory_tier.hpp>
 #include <terrace/observe/trace.hpp>
 
 #include <array>
@@ -36,6 +37,7 @@ class traced_store final : public any_store {
     return store_->reserve_state(id, bytes);
   }
   void release_state(block_id id) noexcept override { store_->release_state(id); }
+  [[nodiscard]] tier_traits traits_of(block_id id) const override { return store_->traits_of(id); }
   void watch(residency_watcher* watcher) override { store_->watch(watcher); }
   void tick() noexcept override { store_->tick(); }
   [[nodiscard]] std::size_t room_for(block_id id) const override { return store_->room_for(id); }

@@ -23,13 +23,18 @@
 namespace terrace::testing {
 
 /// Heap memory under a cap that fails the test's way when the cap or the byte counts are broken.
-/// `Tag` makes distinct tiers of it.
+/// `Tag` makes distinct tiers of it; `far` is the tag of one whose memory stands for a device's
+/// own.
+inline constexpr int far = 9;
 template <int Tag>
 class heap_tier {
  public:
   using handle = std::byte*;
-  static constexpr std::string_view name = Tag == 0 ? "upper" : "lower";
-  static constexpr tier_traits traits{.host_readable = true, .granularity = 64};
+  static constexpr std::string_view name = Tag == 0 ? "upper" : Tag == far ? "far" : "lower";
+  static constexpr tier_traits traits{.host_readable = Tag != far,
+                                      .device_readable = Tag == far,
+                                      .device_local = Tag == far,
+                                      .granularity = 64};
 
   explicit heap_tier(std::size_t capacity) : capacity_{capacity} {}
   [[nodiscard]] std::size_t capacity_bytes() const noexcept { return capacity_; }
@@ -52,6 +57,13 @@ class heap_tier {
     live_.erase(found);
   }
   [[nodiscard]] std::byte* address(handle at) noexcept { return at; }
+  /// Refuses more than a kibibyte, as a device that fails.
+  void zero(handle at, std::size_t bytes)
+    requires(Tag == far)
+  {
+    if (bytes > 1024) { throw cuda_error{"scripted failure", 1}; }
+    std::memset(at, 0, bytes);
+  }
 
  private:
   struct allocation {
@@ -62,6 +74,8 @@ class heap_tier {
   std::size_t used_ = 0;
   std::map<handle, allocation> live_;
 };
+
+using far_tier = heap_tier<far>;
 
 /// The byte a scripted home holds at an offset.
 [[nodiscard]] inline std::byte home_byte(std::uint64_t offset) noexcept {

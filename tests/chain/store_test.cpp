@@ -24,6 +24,7 @@
 namespace {
 
 using namespace terrace;
+using terrace::testing::far_tier;
 using terrace::testing::heap_tier;
 using terrace::testing::home_byte;
 using terrace::testing::scripted_home;
@@ -290,6 +291,40 @@ TEST_CASE("sequence state displaces weights and is given back", "[chain]") {
   tested.release_state(page);
   CHECK(tested.room_for(blocks[0].id) == 4);
   CHECK(tested.audit().holds());
+}
+
+TEST_CASE("a tier that the host may not write zeroes sequence state itself", "[chain]") {
+  using far_chain = tier_chain<level<far_tier, evict::lru>, home<scripted_home>>;
+  auto const blocks = make_blocks(4, {256});
+  store<far_chain> tested{far_chain{{far_tier{4096}, evict::lru{{}}}, {scripted_home{script_of()}}},
+                          blocks};
+  auto const page = make_block_id(block_kind::kv_page, layer_id{0}, 0);
+  CHECK_THROWS_AS(tested.reserve_state(page, 2000), cuda_error);
+  CHECK(tested.counters().front().used_bytes == 0);
+  CHECK(tested.audit().holds());
+  std::byte* state = tested.reserve_state(page, 700);
+  CHECK(std::all_of(state, state + 700, [](std::byte one) { return one == std::byte{0}; }));
+  CHECK(tested.audit().holds());
+}
+
+TEST_CASE("a store says what may be done with the memory a block is read from", "[chain]") {
+  using far_over_near =
+      tier_chain<level<far_tier, evict::lru>, level<heap_tier<1>, evict::lru>, home<scripted_home>>;
+  auto const blocks = make_blocks(3, {256});
+  store_options options;
+  options.placements = {{blocks[1].id, 1}, {blocks[2].id, 2}};
+  store<far_over_near> const tested{far_over_near{{far_tier{1024}, evict::lru{{}}},
+                                                  {heap_tier<1>{1024}, evict::lru{{}}},
+                                                  {scripted_home{script_of()}}},
+                                    blocks,
+                                    {},
+                                    options};
+  CHECK(tested.traits_of(blocks[0].id).device_local);
+  CHECK_FALSE(tested.traits_of(blocks[1].id).device_local);
+  CHECK(tested.traits_of(blocks[1].id).host_readable);
+  CHECK(tested.traits_of(blocks[2].id).device_local);  // passes through the fastest level
+  CHECK_THROWS_AS(tested.traits_of(make_block_id(block_kind::expert, layer_id{90}, 0)),
+                  contract_error);
 }
 
 TEST_CASE("prefetched blocks become hits and do not break a minimal capacity", "[chain]") {

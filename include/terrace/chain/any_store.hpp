@@ -3,6 +3,7 @@
 
 #include <terrace/chain/lease.hpp>
 #include <terrace/chain/residency_watcher.hpp>
+#include <terrace/concepts/memory_tier.hpp>
 #include <terrace/concepts/prefetch_policy.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/core/stream_ref.hpp>
@@ -39,6 +40,10 @@ class any_store {
   /// until released.
   [[nodiscard]] virtual std::byte* reserve_state(block_id id, std::size_t bytes) = 0;
   virtual void release_state(block_id id) noexcept = 0;
+
+  /// What may be done with the memory that the block is read from.
+  /// Errors: contract_error for an unknown id.
+  [[nodiscard]] virtual tier_traits traits_of(block_id id) const = 0;
 
   /// From now on `watcher` is told of blocks that come and go, at once of those that are here; null
   /// ends it. Borrowed.

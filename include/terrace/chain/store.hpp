@@ -5,6 +5,7 @@
 #include <terrace/chain/lease.hpp>
 #include <terrace/chain/level_stack.hpp>
 #include <terrace/chain/store_audit.hpp>
+#include <terrace/concepts/memory_tier.hpp>
 #include <terrace/concepts/prefetch_policy.hpp>
 #include <terrace/core/block.hpp>
 #include <terrace/core/error.hpp>
@@ -145,11 +146,16 @@ class store final : public any_store, private lease::source {
                             here.immovable_bytes() + bytes,
                             here.capacity_bytes()};
     }
+    auto& memory = here.level().memory;
+    try {
+      zero(memory, *room, bytes);
+      state_.push_back({id, *room, bytes});
+    } catch (...) {
+      memory.deallocate(*room, bytes);
+      throw;
+    }
     here.add_state(bytes);
-    state_.push_back({id, *room, bytes});
-    auto* address = here.level().memory.address(*room);
-    std::memset(address, 0, bytes);
-    return address;
+    return memory.address(*room);
   }
   void release_state(block_id id) noexcept override {
     auto const found =
@@ -159,6 +165,14 @@ class store final : public any_store, private lease::source {
     here.level().memory.deallocate(found->at, found->bytes);
     here.remove_state(found->bytes);
     state_.erase(found);
+  }
+
+  [[nodiscard]] tier_traits traits_of(block_id id) const override {
+    tier_traits result;
+    stack_.on_target(stack_.table().number_of(id), [&]<std::size_t L>() {
+      result = level_stack<Chain>::template tier_type<L>::traits;
+    });
+    return result;
   }
 
   void watch(residency_watcher* watcher) override {
@@ -217,6 +231,17 @@ class store final : public any_store, private lease::source {
     std::uint64_t bytes = 0;
     std::size_t experts = 0;
   };
+
+  template <class Tier>
+  static void zero(Tier& memory, typename Tier::handle at, std::size_t bytes) {
+    if constexpr (requires { memory.zero(at, bytes); }) {
+      memory.zero(at, bytes);
+    } else {
+      static_assert(Tier::traits.host_readable,
+                    "store: sequence state cannot live in the fastest level; its tier has no zero");
+      std::memset(memory.address(at), 0, bytes);
+    }
+  }
 
   void release(stream_ref on, std::span<lease::member const> members) noexcept override {
     if (!on.is_host()) {

@@ -12,6 +12,7 @@ namespace terrace {
 struct tier_traits {
   bool host_readable = false;
   bool device_readable = false;
+  bool device_local = false;  ///< in a device's own memory: kernels read it at full speed
   bool persistent = false;
   std::size_t granularity =
       1;  ///< bytes; every allocation is rounded up to a multiple and starts on one
@@ -23,6 +24,9 @@ struct tier_traits {
 ///
 /// `try_allocate` answers nothing when there is no room (the store then evicts and asks again); it
 /// throws only when the operating system fails. `deallocate` gets the same byte count back.
+///
+/// A tier that the host may not write has `zero(handle, bytes)`, which sets bytes of a block to 0
+/// before it returns; sequence state can live in such a tier only with it.
 template <class T>
 concept memory_tier =
     std::movable<T> && requires(T& tier, T const& view, std::size_t bytes, typename T::handle at) {
