@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/chain/any_store.hpp>
 #include <terrace/chain/lease.hpp>
 #include <terrace/core/ids.hpp>
-#include <terrace/model/pass.hpp>
+#include <terrace/core/stream_ref.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,34 +16,35 @@ namespace terrace::model {
 
 namespace detail {
 
-template <class Backend>
-[[nodiscard]] lease lease_experts(pass<Backend>& run,
-                                  layer_id layer,
-                                  std::span<expert_id const> experts) {
+[[nodiscard]] inline lease lease_experts(any_store& store,
+                                         stream_ref on,
+                                         layer_id layer,
+                                         std::span<expert_id const> experts) {
   std::vector<block_id> ids;
   ids.reserve(experts.size());
   for (auto const one : experts) { ids.push_back(expert_block(layer, one)); }
-  return run.store.acquire(run.backend.stream(), ids);
+  return store.acquire(on, ids);
 }
 
 }  // namespace detail
 
-/// Leases experts of a layer in sets that fit, the next set being read while one computes, and
-/// calls compute(first, count, lease) for each: the set is experts[first, first + count), its
-/// members may still be on their way.
+/// Leases experts of a layer, for work on `on`, in sets that fit, the next set being read while one
+/// computes, and calls compute(first, count, lease) for each: the set is experts[first, first +
+/// count), its members may still be on their way.
 ///
 /// Sets hold all experts when they fit at once and `most_together` allows, else up to 32, so that
 /// kept outputs stay small beside the experts themselves.
 /// Errors: what the store and compute throw.
-template <class Backend, class Compute>
-void for_each_expert_set(pass<Backend>& run,
+template <class Compute>
+void for_each_expert_set(any_store& store,
+                         stream_ref on,
                          layer_id layer,
                          std::span<expert_id const> experts,
                          std::size_t most_together,
                          Compute&& compute) {
   static constexpr std::size_t usual_set = 32;
   std::size_t const room =
-      std::max<std::size_t>(run.store.room_for(expert_block(layer, experts.front())), 1);
+      std::max<std::size_t>(store.room_for(expert_block(layer, experts.front())), 1);
   bool const all_fit = experts.size() <= room && experts.size() <= most_together;
   std::size_t const set_size =
       all_fit ? experts.size() : std::clamp<std::size_t>(room / 2, 1, usual_set);
@@ -52,14 +54,18 @@ void for_each_expert_set(pass<Backend>& run,
                ? experts.subspan(first, std::min(set_size, experts.size() - first))
                : std::span<expert_id const>{};
   };
-  lease current = detail::lease_experts(run, layer, set_at(0));
+  lease current = detail::lease_experts(store, on, layer, set_at(0));
   for (std::size_t first = 0; first < experts.size(); first += set_size) {
     auto const following = set_at(first + set_size);
     lease next;
-    if (overlap && !following.empty()) { next = detail::lease_experts(run, layer, following); }
+    if (overlap && !following.empty()) {
+      next = detail::lease_experts(store, on, layer, following);
+    }
     compute(first, set_at(first).size(), std::as_const(current));
     current.release();
-    if (!overlap && !following.empty()) { next = detail::lease_experts(run, layer, following); }
+    if (!overlap && !following.empty()) {
+      next = detail::lease_experts(store, on, layer, following);
+    }
     current = std::move(next);
   }
 }

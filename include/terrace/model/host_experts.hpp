@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/chain/any_store.hpp>
 #include <terrace/chain/lease.hpp>
 #include <terrace/core/ids.hpp>
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/expert_batch.hpp>
 #include <terrace/model/expert_sets.hpp>
-#include <terrace/model/pass.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,8 @@
 
 namespace terrace::model {
 
-/// The routed experts of one layer on a backend whose router ids the host reads anyway.
+/// The routed experts of one layer on a backend whose memory the host reads: the CPU's, also where
+/// it computes for a device.
 ///
 /// Experts are leased in sets of ascending id. Each expert's outputs are kept until its turn and
 /// added to a token in ascending order of expert id, so that the sum does not depend on which
@@ -38,13 +39,15 @@ class host_experts {
   /// sum [tokens, hidden] += the weighted outputs of the chosen experts.
   ///
   /// Shapes: input [tokens, hidden]; chosen, gates [tokens, top_k].
-  void add_to(pass<Backend>& run,
+  void add_to(Backend& backend,
+              any_store& store,
+              std::size_t tokens,
               workspace& work,
               typename Backend::activations const& input,
               expert_id const* chosen,
               float const* gates,
               float* sum) const {
-    std::size_t const choices = run.tokens * static_cast<std::size_t>(config_.top_k);
+    std::size_t const choices = tokens * static_cast<std::size_t>(config_.top_k);
     work.batch.assign(std::span{chosen, choices},
                       std::span{gates, choices},
                       static_cast<std::size_t>(config_.top_k),
@@ -52,19 +55,21 @@ class host_experts {
     auto const entries = work.batch.entries();
     work.experts.clear();
     for (auto const& one : entries) { work.experts.push_back(one.expert); }
-    for_each_expert_set(run,
+    for_each_expert_set(store,
+                        backend.stream(),
                         layer_id{layer_},
                         work.experts,
-                        most_kept_outputs / run.tokens,
+                        most_kept_outputs / tokens,
                         [&](std::size_t first, std::size_t count, lease const& leased) {
-                          compute_set(run, work, entries.subspan(first, count), leased, input, sum);
+                          compute_set(
+                              backend, work, entries.subspan(first, count), leased, input, sum);
                         });
   }
 
  private:
   /// Computes the experts that are here first and the others as they arrive, then adds all in
   /// ascending order.
-  void compute_set(pass<Backend>& run,
+  void compute_set(Backend& backend,
                    workspace& work,
                    std::span<expert_batch::entry const> set,
                    lease const& leased,
@@ -73,7 +78,7 @@ class host_experts {
     std::size_t const hidden = static_cast<std::size_t>(config_.hidden);
     std::size_t rows = 0;
     for (auto const& one : set) { rows += one.count; }
-    run.backend.resize(work.outputs, rows * hidden);
+    backend.resize(work.outputs, rows * hidden);
     std::vector<float*> out(set.size());
     float* at = work.outputs.data();
     for (std::size_t i = 0; i < set.size(); ++i) {
@@ -89,10 +94,10 @@ class host_experts {
                               work.batch.tokens(set[i]),
                               out[i]});
       }
-      run.backend.expert_ffn(input, work.tasks);
+      backend.expert_ffn(input, work.tasks);
     });
     for (std::size_t i = 0; i < set.size(); ++i) {
-      run.backend.add_weighted_rows(
+      backend.add_weighted_rows(
           out[i], work.batch.tokens(set[i]), work.batch.weights(set[i]), hidden, sum);
     }
   }

@@ -6,6 +6,7 @@
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/dense_ffn.hpp>
+#include <terrace/model/device_experts.hpp>
 #include <terrace/model/host_experts.hpp>
 #include <terrace/model/pass.hpp>
 #include <terrace/model/weight_group.hpp>
@@ -16,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace terrace::model {
@@ -23,7 +25,8 @@ namespace terrace::model {
 /// A feed-forward layer of routed experts, with shared experts where the model has them.
 template <class Backend>
 class mixture_ffn {
-  using experts = host_experts<Backend>;
+  using experts =
+      std::conditional_t<Backend::on_device, device_experts<Backend>, host_experts<Backend>>;
 
  public:
   /// One scoring of a router: what goes in, what is chosen, and where the host reads it.
@@ -77,12 +80,7 @@ class mixture_ffn {
 
     backend.resize(work.sum, values);
     backend.zero(work.sum.data(), values);
-    experts_.add_to(run,
-                    work.routed,
-                    work.input,
-                    work.now.chosen.data(),
-                    work.now.gates.data(),
-                    work.sum.data());
+    add_experts(run, work);
     if (shared_) { shared_->add_to(run, work.shared, scope, work.input, work.sum.data()); }
     backend.add(work.sum.data(), values, x);
   }
@@ -151,6 +149,28 @@ class mixture_ffn {
       for (auto const at : order) {
         run.routing->push_back(static_cast<std::uint16_t>(chosen[at]));
       }
+    }
+  }
+
+  void add_experts(pass<Backend>& run, workspace& work) const {
+    auto& now = work.now;
+    if constexpr (Backend::on_device) {
+      experts_.add_to(run,
+                      work.routed,
+                      now.normed.data(),
+                      work.input,
+                      now.chosen.data(),
+                      now.gates.data(),
+                      work.sum.data());
+    } else {
+      experts_.add_to(run.backend,
+                      run.store,
+                      run.tokens,
+                      work.routed,
+                      work.input,
+                      now.chosen.data(),
+                      now.gates.data(),
+                      work.sum.data());
     }
   }
 

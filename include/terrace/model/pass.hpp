@@ -2,12 +2,28 @@
 #pragma once
 
 #include <terrace/chain/any_store.hpp>
+#include <terrace/model/expert_directory.hpp>
+#include <terrace/model/host_side.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace terrace::model {
+
+namespace detail {
+
+/// What a pass has only on a device.
+template <class Backend, bool OnDevice = Backend::on_device>
+struct device_part {};
+template <class Backend>
+struct device_part<Backend, true> {
+  expert_directory<Backend>* directory = nullptr;
+  /// Null when the device computes everything.
+  host_side<typename Backend::host_backend>* host = nullptr;
+};
+
+}  // namespace detail
 
 /// What one forward pass over a batch of tokens works with. Borrowed by every part of the model.
 template <class Backend>
@@ -23,6 +39,7 @@ struct pass {
   bool look_ahead = false;  ///< score the next layer's router early and hint the store
   std::vector<std::uint16_t>* routing =
       nullptr;  ///< appended [tokens][top_k] per mixture layer, by descending weight
+  [[no_unique_address]] detail::device_part<Backend> device{};
 };
 
 }  // namespace terrace::model

@@ -89,11 +89,29 @@ class basic_pipeline final : public pipeline {
               attention::page_bytes(decoder_.config(), options_.half_kv)},
         frequencies_{decoder_.frequencies()},
         context_tokens_{detail::planned_context(decoder_.config(), options_)} {
+    [[maybe_unused]] auto const scope = backend_->enter();
+    backend_->reserve_pages(pages_,
+                            static_cast<std::size_t>(decoder_.config().layers),
+                            rows_.pages_for(static_cast<std::size_t>(context_tokens_)));
+    if constexpr (Backend::on_device) {
+      device_.directory.emplace(*backend_, decoder_.config().layers, decoder_.config().experts);
+      if (options_.dispatch != "device") {
+        device_.host.emplace(options_.dispatch, options_.threads, options_.mode);
+      }
+      store_.watch(&*device_.directory);
+    }
     load_pinned(catalog, how);
+  }
+  basic_pipeline(basic_pipeline const&) = delete;
+  basic_pipeline& operator=(basic_pipeline const&) = delete;
+  ~basic_pipeline() override {
+    backend_->drain();  // leases and state may go once nothing reads them
+    if constexpr (Backend::on_device) { store_.watch(nullptr); }
   }
 
   std::span<float const> decode(std::span<std::int32_t const> ids) override {
     check(ids);
+    [[maybe_unused]] auto const scope = backend_->enter();
     std::span<float const> last;
     std::size_t done = 0;
     while (done < ids.size()) {
@@ -112,6 +130,7 @@ class basic_pipeline final : public pipeline {
   std::vector<float> nll(std::span<std::int32_t const> ids) override {
     reset();
     check(ids);
+    [[maybe_unused]] auto const scope = backend_->enter();
     std::vector<float> result;
     std::size_t const vocab = static_cast<std::size_t>(vocab_size());
     for (std::size_t done = 0; done < ids.size();) {
@@ -134,6 +153,7 @@ class basic_pipeline final : public pipeline {
   }
 
   void reset() noexcept override {
+    backend_->drain();
     rows_.clear();
     position_ = 0;
   }
@@ -171,15 +191,20 @@ class basic_pipeline final : public pipeline {
   }
 
   [[nodiscard]] model::pass<Backend> make_pass(std::size_t tokens) {
-    return {.backend = *backend_,
-            .store = store_,
-            .pages = pages_,
-            .angles = angles_,
-            .first_position = static_cast<std::size_t>(position_),
-            .tokens = tokens,
-            .read_ahead = options_.read_ahead,
-            .look_ahead = options_.look_ahead,
-            .routing = routing_ == nullptr ? nullptr : &layer_major_};
+    model::pass<Backend> pass{.backend = *backend_,
+                              .store = store_,
+                              .pages = pages_,
+                              .angles = angles_,
+                              .first_position = static_cast<std::size_t>(position_),
+                              .tokens = tokens,
+                              .read_ahead = options_.read_ahead,
+                              .look_ahead = options_.look_ahead,
+                              .routing = routing_ == nullptr ? nullptr : &layer_major_};
+    if constexpr (Backend::on_device) {
+      pass.device = {.directory = &*device_.directory,
+                     .host = device_.host ? &*device_.host : nullptr};
+    }
+    return pass;
   }
 
   /// Logits [rows, vocab] of tokens [first, first + rows) of the last batch, for the host.
@@ -252,9 +277,18 @@ class basic_pipeline final : public pipeline {
     }
   }
 
+  template <bool OnDevice, class B>
+  struct device_parts {};
+  template <class B>
+  struct device_parts<true, B> {
+    std::optional<model::expert_directory<B>> directory;
+    std::optional<model::host_side<typename B::host_backend>> host;
+  };
+
   pipeline_options options_;
   any_store& store_;
   std::unique_ptr<Backend> backend_;
+  [[no_unique_address]] device_parts<Backend::on_device, Backend> device_;
   std::vector<lease> pinned_;
   decoder decoder_;
   sequence::row_pages rows_;

@@ -17,7 +17,14 @@
 
 namespace terrace::runtime {
 
+/// Which kernels a pipeline computes with.
+enum class compute_backend : std::uint8_t { cpu, cuda };
+
 struct pipeline_options {
+  compute_backend backend = compute_backend::cpu;
+  int device = 0;  ///< of the cuda backend
+  /// Of the cuda backend, where the host reads the experts too: device, host, min-batch:N or auto.
+  std::string dispatch = "device";
   numerics mode = numerics::fast;
   int threads = 1;
   int context_tokens = 0;   ///< 0: the model's own limit, at most 4096

@@ -37,7 +37,7 @@ class row_pages {
   /// Makes room for `tokens` tokens in every layer. Errors: out_of_capacity; what was reserved
   /// before stays.
   void grow(std::size_t tokens) {
-    std::size_t const wanted = (tokens + page_tokens_ - 1) / page_tokens_;
+    std::size_t const wanted = pages_for(tokens);
     for (std::size_t layer = 0; layer < pages_.size(); ++layer) {
       while (pages_[layer].size() < wanted) {
         auto const id = page_id(layer, pages_[layer].size());
@@ -58,6 +58,10 @@ class row_pages {
     return pages_[index];
   }
   [[nodiscard]] std::size_t page_tokens() const noexcept { return page_tokens_; }
+  /// Pages of one layer that hold `tokens` tokens.
+  [[nodiscard]] std::size_t pages_for(std::size_t tokens) const noexcept {
+    return (tokens + page_tokens_ - 1) / page_tokens_;
+  }
 
  private:
   [[nodiscard]] block_id page_id(std::size_t layer, std::size_t page) const noexcept {

@@ -47,6 +47,12 @@ class backend {
   /// The queue that leases of what the kernels read end on.
   [[nodiscard]] static constexpr stream_ref stream() noexcept { return stream_ref::host(); }
 
+  /// What a caller holds while it computes: nothing here; on a device, the choice of the device.
+  struct scope {};
+  [[nodiscard]] static constexpr scope enter() noexcept { return {}; }
+  /// Returns once all work is done, as it is here whenever a call returns.
+  static constexpr void drain() noexcept {}
+
   /// What follows, until the next call, computes `ids`, the first of them at `first_position`.
   void begin_step(std::size_t first_position, std::span<std::int32_t const> ids) {
     first_position_ = first_position;
@@ -165,9 +171,12 @@ class backend {
     friend class backend;
     std::vector<std::span<std::byte* const>> lists_;
   };
+  /// Room for the lists of `layers` layers of at most `pages` pages.
+  static void reserve_pages(page_lists& all, std::size_t layers, std::size_t /*pages*/) {
+    all.lists_.resize(layers);
+  }
   /// The pages of a layer have grown or were given back.
   static void set_pages(page_lists& all, std::size_t layer, std::span<std::byte* const> pages) {
-    if (all.lists_.size() <= layer) { all.lists_.resize(layer + 1); }
     all.lists_[layer] = pages;
   }
   void route(sigmoid_router const& router,
