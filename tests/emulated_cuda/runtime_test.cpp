@@ -234,6 +234,46 @@ TEST_CASE("managed memory counts against a device once it is prefetched there", 
   CHECK(cudaFree(at) == cudaSuccess);
 }
 
+TEST_CASE("a pool reserves in units, reuses what is freed and keeps to its limit", "[emulated]") {
+  fresh_machine const machine;
+  auto const stream = shim::make_stream(0);
+  constexpr std::size_t unit = std::size_t{2} << 20U;
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeDevice, 0};
+  properties.maxSize = 2 * unit;
+  cudaMemPool_t pool = nullptr;
+  REQUIRE(cudaMemPoolCreate(&pool, &properties) == cudaSuccess);
+  std::uint64_t keep = UINT64_MAX;
+  REQUIRE(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep) == cudaSuccess);
+  void* first = nullptr;
+  void* second = nullptr;
+  REQUIRE(cudaMallocFromPoolAsync(&first, unit + 1, pool, stream.get()) == cudaSuccess);
+  CHECK(emulated_cuda::current_usage().device_bytes == 2 * unit);
+  CHECK(cudaMallocFromPoolAsync(&second, unit, pool, stream.get()) == cudaErrorMemoryAllocation);
+  slowly(stream_ref{stream.get()}, [] {});
+  REQUIRE(cudaFreeAsync(first, stream.get()) == cudaSuccess);
+  CHECK(cudaFreeAsync(first, stream.get()) == cudaErrorInvalidValue);
+  REQUIRE(cudaMallocFromPoolAsync(&second, unit, pool, stream.get()) == cudaSuccess);
+  REQUIRE(cudaStreamSynchronize(stream.get()) == cudaSuccess);
+  CHECK(emulated_cuda::current_usage().device_bytes == 2 * unit);  // kept
+  REQUIRE(cudaMemPoolTrimTo(pool, 0) == cudaSuccess);
+  CHECK(emulated_cuda::current_usage().device_bytes == unit);
+  CHECK(emulated_cuda::peak_device_bytes() == 2 * unit);
+  SECTION("ended after its memory") {
+    REQUIRE(cudaFreeAsync(second, stream.get()) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream.get()) == cudaSuccess);
+    REQUIRE(cudaMemPoolDestroy(pool) == cudaSuccess);
+  }
+  SECTION("ended before its memory") {
+    REQUIRE(cudaMemPoolDestroy(pool) == cudaSuccess);
+    CHECK(emulated_cuda::current_usage().device_bytes == unit);
+    REQUIRE(cudaFreeAsync(second, stream.get()) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream.get()) == cudaSuccess);
+  }
+  CHECK(emulated_cuda::current_usage().device_bytes == 0);
+}
+
 TEST_CASE("the shim says what a device is and which call failed", "[shim][cuda]") {
   emulated_cuda::machine_facts two;
   two.devices = 2;

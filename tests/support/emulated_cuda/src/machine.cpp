@@ -70,7 +70,7 @@ void reset(machine_facts const& facts) {
   machine& m = the_machine();
   for (int device = 0; device < m.facts.devices; ++device) { wait_for_all_streams(device); }
   std::lock_guard const lock{m.mutex};
-  std::size_t const left = m.allocations.size();
+  std::size_t const left = m.allocations.size() + m.pools;
   m.facts = facts;
   m.refusals = {};
   m.delayed = {};
@@ -86,7 +86,7 @@ void reset(machine_facts const& facts) {
   last_error = cudaSuccess;
   if (left != 0) {
     throw std::logic_error{std::to_string(left) +
-                           " allocations of the emulated devices were never freed"};
+                           " allocations or pools of the emulated devices were never freed"};
   }
   if (!corrupted.empty()) { throw std::logic_error{corrupted}; }
 }

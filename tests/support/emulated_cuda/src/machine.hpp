@@ -20,6 +20,7 @@ namespace emulated_cuda {
 
 inline constexpr int most_devices = 8;
 inline constexpr std::size_t call_kinds = 6;
+inline constexpr std::size_t pool_unit_bytes = std::size_t{2} << 20U;  ///< what pools reserve
 inline constexpr std::size_t page_bytes = std::size_t{64}
                                           << 10U;  ///< unit of residency of managed memory
 
@@ -29,6 +30,8 @@ struct allocation {
   int device = 0;
   bool owned = true;           ///< false for memory that was only registered
   std::vector<bool> resident;  ///< managed memory: pages on the device
+  cudaMemPool_t pool = nullptr;
+  bool leaving = false;  ///< of a pool: freed, and no longer counted there
 };
 
 struct device_state {
@@ -47,6 +50,7 @@ struct machine {
   machine_facts facts;
   std::array<device_state, most_devices> devices;
   std::map<std::uintptr_t, allocation> allocations;
+  std::size_t pools = 0;
   std::size_t pinned_used = 0;
   std::array<fault, call_kinds> refusals;
   std::array<fault, call_kinds> delayed;
@@ -78,8 +82,14 @@ struct admission {
 
 /// The allocation that holds all of [at, at + bytes), or null. With the machine's mutex held.
 [[nodiscard]] allocation* find_allocation(void const* at, std::size_t bytes);
+/// Poisoned memory between guard bytes, or null.
+[[nodiscard]] void* reserve(std::size_t bytes);
 /// Frees memory of the device or managed memory; checks the guard bytes.
 cudaError_t release(void* at);
+/// What is left of a pool's allocation once it is freed, and once its stream gets there. With the
+/// machine's mutex held.
+void leave_pool(allocation& one);
+void shrink_pool(allocation const& one);
 void wait_for_all_streams(int device);
 
 }  // namespace emulated_cuda

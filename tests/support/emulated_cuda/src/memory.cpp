@@ -12,17 +12,6 @@ constexpr std::size_t guard_bytes = 512;
 constexpr int guard_value = 0xA5;
 constexpr int poison_value = 0xFF;  // NaN in every float format
 
-std::byte* reserve(std::size_t bytes) {
-  std::size_t const room = (bytes + 2 * guard_bytes + 4095) / 4096 * 4096;
-  // Host memory that direct reads go to is aligned to a page.
-  auto* const base = static_cast<std::byte*>(std::aligned_alloc(4096, room + 4096));
-  if (base == nullptr) { return nullptr; }
-  std::byte* const at = base + 4096;
-  std::memset(base, guard_value, 4096);
-  std::memset(at, poison_value, bytes);
-  std::memset(at + bytes, guard_value, guard_bytes);
-  return at;
-}
 bool guards_are_whole(std::byte const* at, std::size_t bytes) {
   auto whole = [](std::byte const* from) {
     return std::all_of(
@@ -53,7 +42,7 @@ cudaError_t allocate_on_device(void** at, std::size_t bytes, int device) {
   state.used += bytes;
   state.peak = std::max(state.peak, state.used);
   m.allocations[reinterpret_cast<std::uintptr_t>(*at)] = {
-      bytes, cudaMemoryTypeDevice, device, true, {}};
+      bytes, cudaMemoryTypeDevice, device, true, {}, nullptr, false};
   return cudaSuccess;
 }
 
@@ -76,7 +65,7 @@ cudaError_t allocate_on_host(void** at, std::size_t bytes) {
   if (*at == nullptr) { return cudaErrorMemoryAllocation; }
   m.pinned_used += bytes;
   m.allocations[reinterpret_cast<std::uintptr_t>(*at)] = {
-      bytes, cudaMemoryTypeHost, current_device(), true, {}};
+      bytes, cudaMemoryTypeHost, current_device(), true, {}, nullptr, false};
   return cudaSuccess;
 }
 
@@ -89,6 +78,18 @@ void check_guards(void* at, allocation const& one) {
 }
 
 }  // namespace
+
+void* reserve(std::size_t bytes) {
+  std::size_t const room = (bytes + 2 * guard_bytes + 4095) / 4096 * 4096;
+  // Host memory that direct reads go to is aligned to a page.
+  auto* const base = static_cast<std::byte*>(std::aligned_alloc(4096, room + 4096));
+  if (base == nullptr) { return nullptr; }
+  std::byte* const at = base + 4096;
+  std::memset(base, guard_value, 4096);
+  std::memset(at, poison_value, bytes);
+  std::memset(at + bytes, guard_value, guard_bytes);
+  return at;
+}
 
 allocation* find_allocation(void const* at, std::size_t bytes) {
   auto& all = the_machine().allocations;
@@ -104,9 +105,12 @@ cudaError_t release(void* at) {
   std::lock_guard const lock{m.mutex};
   auto const found = m.allocations.find(reinterpret_cast<std::uintptr_t>(at));
   if (found == m.allocations.end() || !found->second.owned) { return cudaErrorInvalidValue; }
-  allocation const& one = found->second;
+  allocation& one = found->second;
   device_state& state = m.devices[static_cast<std::size_t>(one.device)];
-  if (one.type == cudaMemoryTypeHost) {
+  if (one.pool != nullptr) {
+    leave_pool(one);
+    shrink_pool(one);
+  } else if (one.type == cudaMemoryTypeHost) {
     m.pinned_used -= one.bytes;
   } else if (one.type == cudaMemoryTypeDevice) {
     state.used -= one.bytes;
@@ -184,7 +188,7 @@ cudaError_t cudaHostRegister(void* at, std::size_t bytes, unsigned) {
   }
   m.pinned_used += bytes;
   m.allocations[reinterpret_cast<std::uintptr_t>(at)] = {
-      bytes, cudaMemoryTypeHost, current_device(), false, {}};
+      bytes, cudaMemoryTypeHost, current_device(), false, {}, nullptr, false};
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* at) {
@@ -225,7 +229,9 @@ cudaError_t cudaMallocManaged(void** at, std::size_t bytes, unsigned) {
       cudaMemoryTypeManaged,
       current_device(),
       true,
-      std::vector<bool>((bytes + page_bytes - 1) / page_bytes)};
+      std::vector<bool>((bytes + page_bytes - 1) / page_bytes),
+      nullptr,
+      false};
   return cudaSuccess;
 }
 cudaError_t cudaMemAdvise(void const* at,

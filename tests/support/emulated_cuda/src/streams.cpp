@@ -405,7 +405,9 @@ cudaError_t cudaMemset(void* at, int value, std::size_t bytes) {
 cudaError_t cudaFreeAsync(void* at, cudaStream_t on) {
   {
     std::lock_guard const lock{the_machine().mutex};
-    if (find_allocation(at, 0) == nullptr) { return answer(cudaErrorInvalidValue); }
+    allocation* const one = find_allocation(at, 0);
+    if (one == nullptr || one->leaving) { return answer(cudaErrorInvalidValue); }
+    if (one->pool != nullptr) { leave_pool(*one); }
   }
   return answer(submit(on, [at] { static_cast<void>(release(at)); }));
 }
