@@ -14,10 +14,12 @@ struct family_entry {
   std::string_view architecture;
   std::string_view program;
 };
-inline constexpr std::array<family_entry, 3> family_table{{
+inline constexpr std::array<family_entry, 5> family_table{{
     {"llama", "terrace-llama"},
     {"minimax-m2", "terrace-minimax"},
     {"deepseek2", "terrace-kimi"},
+    {"kimi-k3", "terrace-kimi"},
+    {"kimi-linear", "terrace-kimi"},
 }};
 
 /// Errors: not_supported, naming the runner that takes the model, when `program` does not.

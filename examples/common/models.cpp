@@ -10,7 +10,8 @@
 namespace terrace::runner {
 namespace {
 
-using families = std::tuple<model::llama, model::minimax_m2, model::kimi_k2>;
+using families =
+    std::tuple<model::llama, model::minimax_m2, model::kimi_k2, model::kimi_k3, model::kimi_linear>;
 
 /// Calls f<Family>() for the family of that architecture; false if there is none.
 template <class F>
@@ -53,12 +54,13 @@ model::decoder_config read_decoder_config(metadata const& meta) {
   return config;
 }
 
-std::uint64_t state_page_bytes(model::decoder_config const& config, bool half_kv) {
-  std::uint64_t bytes = 0;
+std::vector<sequence::page_layout> state_layouts(model::decoder_config const& config,
+                                                 bool half_kv) {
+  std::vector<sequence::page_layout> layouts;
   with_family(config.architecture, [&]<class Family>() {
-    bytes = Family::template attention<kernel::cpu::backend>::page_bytes(config, half_kv);
+    layouts = runtime::basic_pipeline<Family, kernel::cpu::backend>::state_layouts(config, half_kv);
   });
-  return bytes;
+  return layouts;
 }
 
 }  // namespace terrace::runner

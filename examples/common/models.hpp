@@ -4,10 +4,12 @@
 #include <terrace/core/metadata.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/runtime/pipeline.hpp>
+#include <terrace/sequence/page_layout.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace terrace::runner {
 
@@ -26,7 +28,8 @@ namespace terrace::runner {
 /// Sizes of a model whose weights are not here, from metadata alone; `vocab` included.
 /// Errors: not_supported for an architecture that is none of the families'.
 [[nodiscard]] model::decoder_config read_decoder_config(metadata const& meta);
-/// Bytes of one page of sequence state, for one layer.
-[[nodiscard]] std::uint64_t state_page_bytes(model::decoder_config const& config, bool half_kv);
+/// How each layer keeps its part of a sequence.
+[[nodiscard]] std::vector<sequence::page_layout> state_layouts(model::decoder_config const& config,
+                                                               bool half_kv);
 
 }  // namespace terrace::runner

@@ -7,7 +7,7 @@
 #include <terrace/core/error.hpp>
 #include <terrace/format/model_config.hpp>
 #include <terrace/model/config.hpp>
-#include <terrace/sequence/paged_kv.hpp>
+#include <terrace/sequence/page_layout.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -172,11 +172,10 @@ paper_model read_paper_model(std::filesystem::path const& config_path,
                          " tokens was asked for, but the model was made for " +
                          std::to_string(config.context) + "; ask for at most that"};
   }
-  auto const pages =
-      (static_cast<std::uint64_t>(needs.context_tokens) + sequence::page_tokens - 1) /
-      sequence::page_tokens;
-  needs.state_bytes = pages * static_cast<std::uint64_t>(config.layers) *
-                      counted(state_page_bytes(config, options.half_kv));
+  needs.state_bytes = sequence::state_bytes(state_layouts(config, options.half_kv),
+                                            static_cast<std::size_t>(needs.context_tokens),
+                                            static_cast<std::size_t>(options.snapshots),
+                                            counted);
   sizer work{config, model, counted};
   work.tied = meta.try_bool(config.architecture + ".tie_word_embeddings").value_or(false);
   work.size();

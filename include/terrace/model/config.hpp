@@ -2,10 +2,13 @@
 #pragma once
 
 #include <terrace/core/error.hpp>
+#include <terrace/core/gated_activation.hpp>
+#include <terrace/core/kda_shape.hpp>
 #include <terrace/core/metadata.hpp>
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 namespace terrace::model {
 
@@ -51,14 +54,33 @@ struct decoder_config {
   int top_k = 0;
   int expert_width = 0;
   int shared_experts = 0;
+  int latent_width = 0;  ///< what routed experts read and write; 0: the hidden state itself
   bool normalise_weights = true;
   float weights_scale = 1;
+  gated_activation activation;  ///< of every feed-forward layer
+
+  std::vector<bool> recurrent;  ///< per layer: delta attention; empty: none
+  kda_shape kda;                ///< of recurrent layers
+  int bank_block = 0;  ///< layers between two stores to the residual bank; 0: an ordinary stream
 
   [[nodiscard]] bool is_mixture(int layer) const noexcept {
     return experts > 0 && layer >= leading_dense;
   }
   [[nodiscard]] int mixture_layers() const noexcept {
     return experts > 0 ? layers - leading_dense : 0;
+  }
+  /// Width of what routed experts read and write.
+  [[nodiscard]] int expert_io() const noexcept { return latent_width > 0 ? latent_width : hidden; }
+  [[nodiscard]] bool is_recurrent(int layer) const noexcept {
+    return !recurrent.empty() && recurrent[static_cast<std::size_t>(layer)];
+  }
+  /// Whether the stream's live sum goes to the bank before this layer adds to it.
+  [[nodiscard]] bool stores_before(int layer) const noexcept {
+    return bank_block > 0 && layer % bank_block == 0;
+  }
+  /// Vectors that the bank holds after the last layer.
+  [[nodiscard]] int bank_vectors() const noexcept {
+    return bank_block > 0 ? (layers + bank_block - 1) / bank_block : 0;
   }
 };
 

@@ -37,7 +37,7 @@ class device_experts {
  public:
   /// What one computation needs beside weights; one serves all layers in turn.
   struct workspace {
-    typename Backend::template buffer<float> rows;  ///< [tokens, top_k, hidden]
+    typename Backend::template buffer<float> rows;  ///< [tokens, top_k, width]
     typename Backend::expert_table leased;
     std::vector<expert_id> chosen_here, distinct;
     // For what the host computes.
@@ -56,9 +56,10 @@ class device_experts {
     if (first_ != nullptr) { check_alike(catalog); }
   }
 
-  /// sum [tokens, hidden] += the weighted outputs of the chosen experts.
+  /// sum [tokens, width] += the weighted outputs of the chosen experts, which read and write
+  /// `width` values.
   ///
-  /// Shapes: x [tokens, hidden], `input` the same prepared; chosen, gates [tokens, top_k].
+  /// Shapes: x [tokens, width], `input` the same prepared; chosen, gates [tokens, top_k].
   void add_to(pass<Backend>& run,
               workspace& work,
               float const* x,
@@ -188,12 +189,12 @@ class device_experts {
       pass<Backend>& run, workspace& work, float const* x, float const* gates, float* sum) const {
     auto& backend = run.backend;
     auto& host = run.device.host->backend;
-    std::size_t const hidden = first_->matrices[0].cols;
-    std::size_t const values = run.tokens * hidden;
+    std::size_t const width = first_->matrices[0].cols;
+    std::size_t const values = run.tokens * width;
     auto const x_here = backend.read(x, values, work.x_here);
     auto const gates_here = backend.read(gates, work.chosen_here.size(), work.gates_here);
     work.sum_here.assign(values, 0.0F);
-    host.prepare(work.input, x_here.data(), run.tokens, hidden);
+    host.prepare(work.input, x_here.data(), run.tokens, width);
     on_host_.add_to(host,
                     run.store,
                     run.tokens,

@@ -6,8 +6,11 @@
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/pass.hpp>
+#include <terrace/model/residual_stream.hpp>
 #include <terrace/model/rope_frequencies.hpp>
+#include <terrace/model/stream_reader.hpp>
 #include <terrace/model/weight_group.hpp>
+#include <terrace/sequence/page_layout.hpp>
 #include <terrace/sequence/paged_kv.hpp>
 
 #include <cmath>
@@ -25,6 +28,7 @@ class gqa_attention {
  public:
   /// What one computation needs beside weights and state; one serves all layers in turn.
   struct workspace {
+    typename stream_reader<Backend>::workspace reader;
     typename Backend::activations input;
     typename Backend::template buffer<float> normed, q, k, v, mixed, projected;
   };
@@ -48,7 +52,7 @@ class gqa_attention {
     q_rows_ = config.heads * config.key_dim;
     k_rows_ = config.kv_heads * config.key_dim;
     v_rows_ = config.kv_heads * config.value_dim;
-    norm_ = weights_.add(prefix + "attn_norm.weight", 1, config.hidden);
+    reader_ = stream_reader<Backend>::of_attention(weights_, config, layer);
     q_ = weights_.add(prefix + "attn_q.weight", q_rows_, config.hidden);
     k_ = weights_.add(prefix + "attn_k.weight", k_rows_, config.hidden);
     v_ = weights_.add(prefix + "attn_v.weight", v_rows_, config.hidden);
@@ -60,15 +64,17 @@ class gqa_attention {
     }
   }
 
-  [[nodiscard]] static std::size_t page_bytes(decoder_config const& config, bool half_kv) noexcept {
-    return sequence::paged_kv_bytes(config.kv_heads, config.key_dim, config.value_dim, half_kv);
+  /// How any layer keeps its keys and values.
+  [[nodiscard]] static sequence::page_layout state_page(decoder_config const& config,
+                                                        int /*layer*/,
+                                                        bool half_kv) noexcept {
+    return sequence::paged_kv_page(config.kv_heads, config.key_dim, config.value_dim, half_kv);
   }
-  static constexpr block_kind page_kind = block_kind::kv_page;
 
   [[nodiscard]] weight_group& weights() noexcept { return weights_; }
 
-  /// Adds this layer's attention to the residual stream x [tokens, hidden].
-  void add_to(pass<Backend>& run, workspace& work, float* x) const {
+  /// Adds this layer's attention to the residual stream.
+  void add_to(pass<Backend>& run, workspace& work, residual_stream<Backend>& stream) const {
     auto const scope = weights_.enter(run.store, run.backend.stream());
     auto& backend = run.backend;
     std::size_t const tokens = run.tokens;
@@ -80,7 +86,7 @@ class gqa_attention {
     backend.resize(work.mixed, rows(config_.heads * config_.value_dim));
     backend.resize(work.projected, rows(config_.hidden));
 
-    backend.rms_norm(x, scope[norm_], config_.norm_eps, tokens, work.normed.data());
+    reader_.read(run, work.reader, scope, stream, 0, tokens, work.normed.data());
     backend.prepare(work.input, work.normed.data(), tokens, config_.hidden);
     backend.matmul(scope[q_], work.input, work.q.data());
     backend.matmul(scope[k_], work.input, work.k.data());
@@ -100,7 +106,7 @@ class gqa_attention {
     backend.attention(shape, work.q.data(), cache, work.mixed.data());
     backend.prepare(work.input, work.mixed.data(), tokens, config_.heads * config_.value_dim);
     backend.matmul(scope[out_], work.input, work.projected.data());
-    backend.add(work.projected.data(), rows(config_.hidden), x);
+    backend.add(work.projected.data(), stream.values(), stream.sum());
   }
 
  private:
@@ -127,8 +133,9 @@ class gqa_attention {
   options how_;
   std::size_t layer_;
   weight_group weights_;
+  stream_reader<Backend> reader_;
   int q_rows_ = 0, k_rows_ = 0, v_rows_ = 0;
-  std::size_t norm_ = 0, q_ = 0, k_ = 0, v_ = 0, out_ = 0, q_norm_ = 0, k_norm_ = 0;
+  std::size_t q_ = 0, k_ = 0, v_ = 0, out_ = 0, q_norm_ = 0, k_norm_ = 0;
 };
 
 }  // namespace terrace::model

@@ -36,9 +36,10 @@ class host_experts {
   host_experts(format::catalog const& /*catalog*/, decoder_config const& config, int layer)
       : config_{config}, layer_{static_cast<std::uint32_t>(layer)} {}
 
-  /// sum [tokens, hidden] += the weighted outputs of the chosen experts.
+  /// sum [tokens, width] += the weighted outputs of the chosen experts, which read and write
+  /// `width` values.
   ///
-  /// Shapes: input [tokens, hidden]; chosen, gates [tokens, top_k].
+  /// Shapes: input [tokens, width]; chosen, gates [tokens, top_k].
   void add_to(Backend& backend,
               any_store& store,
               std::size_t tokens,
@@ -75,15 +76,15 @@ class host_experts {
                    lease const& leased,
                    typename Backend::activations const& input,
                    float* sum) const {
-    std::size_t const hidden = static_cast<std::size_t>(config_.hidden);
+    std::size_t const width = static_cast<std::size_t>(config_.expert_io());
     std::size_t rows = 0;
     for (auto const& one : set) { rows += one.count; }
-    backend.resize(work.outputs, rows * hidden);
+    backend.resize(work.outputs, rows * width);
     std::vector<float*> out(set.size());
     float* at = work.outputs.data();
     for (std::size_t i = 0; i < set.size(); ++i) {
       out[i] = at;
-      at += set[i].count * hidden;
+      at += set[i].count * width;
     }
     compute_as_they_arrive(leased, set.size(), [&](std::span<std::size_t const> here) {
       work.tasks.clear();
@@ -94,11 +95,11 @@ class host_experts {
                               work.batch.tokens(set[i]),
                               out[i]});
       }
-      backend.expert_ffn(input, work.tasks);
+      backend.expert_ffn(input, work.tasks, config_.activation);
     });
     for (std::size_t i = 0; i < set.size(); ++i) {
       backend.add_weighted_rows(
-          out[i], work.batch.tokens(set[i]), work.batch.weights(set[i]), hidden, sum);
+          out[i], work.batch.tokens(set[i]), work.batch.weights(set[i]), width, sum);
     }
   }
 

@@ -49,6 +49,8 @@ struct kimi_k2 {
     double const magnitude = yarn_magnitude(config.scaling);
     return {.frequencies = make_frequencies(config.rope_dim, config.rope_base, config.scaling),
             .score_scale = magnitude * magnitude / std::sqrt(static_cast<double>(config.key_dim)),
+            .inner_eps = config.norm_eps,
+            .output_gate = false,
             .half_kv = half_kv};
   }
 };

@@ -7,9 +7,12 @@
 #include <terrace/format/catalog.hpp>
 #include <terrace/model/config.hpp>
 #include <terrace/model/pass.hpp>
+#include <terrace/model/residual_stream.hpp>
 #include <terrace/model/rope_frequencies.hpp>
+#include <terrace/model/stream_reader.hpp>
 #include <terrace/model/weight_group.hpp>
 #include <terrace/sequence/mla_rows.hpp>
+#include <terrace/sequence/page_layout.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -30,14 +33,17 @@ class mla_attention {
  public:
   /// What one computation needs beside weights and state; one serves all layers in turn.
   struct workspace {
+    typename stream_reader<Backend>::workspace reader;
     typename Backend::activations input;
-    typename Backend::template buffer<float> normed, compressed, queries, rows, absorbed, latent,
-        mixed, projected;
+    typename Backend::template buffer<float> normed, compressed, queries, rows, gate, absorbed,
+        latent, mixed, projected;
   };
 
   struct options {
-    rope_frequencies frequencies;
+    rope_frequencies frequencies;  ///< none: nothing is rotated, though keys keep that part
     double score_scale = 1;
+    float inner_eps = 1e-5F;   ///< of the two norms inside
+    bool output_gate = false;  ///< heads are multiplied by sigmoid of a projection of the input
     bool half_kv = false;
   };
 
@@ -52,7 +58,7 @@ class mla_attention {
     std::string const prefix = "blk." + std::to_string(layer) + ".";
     int const query_rows = config.heads * (config.nope_dim + config.rope_dim);
     int const row = config.kv_lora + config.rope_dim;
-    norm_ = weights_.add(prefix + "attn_norm.weight", 1, config.hidden);
+    reader_ = stream_reader<Backend>::of_attention(weights_, config, layer);
     if (config.q_lora > 0) {
       q_a_ = weights_.add(prefix + "attn_q_a.weight", config.q_lora, config.hidden);
       q_a_norm_ = weights_.add(prefix + "attn_q_a_norm.weight", 1, config.q_lora);
@@ -73,38 +79,50 @@ class mla_attention {
                            config.heads * (config.nope_dim + config.value_dim),
                            config.kv_lora);
     }
+    if (how_.output_gate) {
+      gate_ =
+          weights_.add(prefix + "attn_gate.weight", config.heads * config.value_dim, config.hidden);
+    }
     out_ =
         weights_.add(prefix + "attn_output.weight", config.hidden, config.heads * config.value_dim);
   }
 
-  [[nodiscard]] static std::size_t page_bytes(decoder_config const& config, bool half_kv) noexcept {
-    return sequence::mla_row_bytes(config.kv_lora, config.rope_dim, half_kv);
+  /// How any layer keeps its rows.
+  [[nodiscard]] static sequence::page_layout state_page(decoder_config const& config,
+                                                        int /*layer*/,
+                                                        bool half_kv) noexcept {
+    return sequence::mla_row_page(config.kv_lora, config.rope_dim, half_kv);
   }
-  static constexpr block_kind page_kind = block_kind::mla_page;
 
   [[nodiscard]] weight_group& weights() noexcept { return weights_; }
 
-  /// Adds this layer's attention to the residual stream x [tokens, hidden].
-  void add_to(pass<Backend>& run, workspace& work, float* x) const {
+  /// Adds this layer's attention to the residual stream.
+  void add_to(pass<Backend>& run, workspace& work, residual_stream<Backend>& stream) const {
     auto const scope = weights_.enter(run.store, run.backend.stream());
     auto& backend = run.backend;
     std::size_t const tokens = run.tokens;
     int const row = config_.kv_lora + config_.rope_dim;
     backend.resize(work.normed, tokens * config_.hidden);
-    backend.rms_norm(x, scope[norm_], config_.norm_eps, tokens, work.normed.data());
+    reader_.read(run, work.reader, scope, stream, 0, tokens, work.normed.data());
     backend.prepare(work.input, work.normed.data(), tokens, config_.hidden);
 
     backend.resize(work.rows, tokens * row);
     backend.matmul(scope[kv_a_], work.input, work.rows.data());
+    if (how_.output_gate) {
+      backend.resize(work.gate, tokens * config_.heads * config_.value_dim);
+      backend.matmul(scope[gate_], work.input, work.gate.data());
+    }
     project_queries(run, work, scope);
 
     norm_latents(run, work, scope);
-    rotate(run, work.rows.data(), 1, row, config_.kv_lora);
-    rotate(run,
-           work.queries.data(),
-           config_.heads,
-           config_.nope_dim + config_.rope_dim,
-           config_.nope_dim);
+    if (!how_.frequencies.per_pair.empty()) {
+      rotate(run, work.rows.data(), 1, row, config_.kv_lora);
+      rotate(run,
+             work.queries.data(),
+             config_.heads,
+             config_.nope_dim + config_.rope_dim,
+             config_.nope_dim);
+    }
 
     attention_shape const shape{.tokens = tokens,
                                 .heads = static_cast<std::size_t>(config_.heads),
@@ -122,11 +140,15 @@ class mla_attention {
     backend.attention(shape, work.absorbed.data(), cache, work.latent.data());
     backend.resize(work.mixed, tokens * config_.heads * config_.value_dim);
     carry_out(run, work, scope);
+    if (how_.output_gate) {
+      backend.multiply_sigmoid(
+          work.gate.data(), tokens * config_.heads * config_.value_dim, work.mixed.data());
+    }
 
     backend.prepare(work.input, work.mixed.data(), tokens, config_.heads * config_.value_dim);
     backend.resize(work.projected, tokens * config_.hidden);
     backend.matmul(scope[out_], work.input, work.projected.data());
-    backend.add(work.projected.data(), tokens * config_.hidden, x);
+    backend.add(work.projected.data(), stream.values(), stream.sum());
   }
 
  private:
@@ -145,20 +167,19 @@ class mla_attention {
     backend.matmul(scope[q_a_], work.input, work.compressed.data());
     backend.rms_norm(work.compressed.data(),
                      scope[q_a_norm_],
-                     config_.norm_eps,
+                     how_.inner_eps,
                      run.tokens,
                      work.compressed.data());
     backend.prepare(work.input, work.compressed.data(), run.tokens, config_.q_lora);
     backend.matmul(scope[q_], work.input, work.queries.data());
   }
 
-  /// The first kv_lora values of each row of work.rows; the rotated key part after them has no
-  /// norm.
+  /// The first kv_lora values of each row of work.rows; the shared key part after them has no norm.
   void norm_latents(pass<Backend>& run, workspace& work, weight_group::scope const& scope) const {
     run.backend.rms_norm_part(work.rows.data(),
                               static_cast<std::size_t>(config_.kv_lora + config_.rope_dim),
                               scope[kv_a_norm_],
-                              config_.norm_eps,
+                              how_.inner_eps,
                               run.tokens);
   }
 
@@ -230,9 +251,10 @@ class mla_attention {
   options how_;
   std::size_t layer_;
   weight_group weights_;
+  stream_reader<Backend> reader_;
   bool split_ = false;
-  std::size_t norm_ = 0, q_a_ = 0, q_a_norm_ = 0, q_ = 0, kv_a_ = 0, kv_a_norm_ = 0, k_b_ = 0,
-              v_b_ = 0, kv_b_ = 0, out_ = 0;
+  std::size_t q_a_ = 0, q_a_norm_ = 0, q_ = 0, kv_a_ = 0, kv_a_norm_ = 0, k_b_ = 0, v_b_ = 0,
+              kv_b_ = 0, gate_ = 0, out_ = 0;
 };
 
 }  // namespace terrace::model

@@ -4,9 +4,11 @@
 #include <terrace/chain/any_store.hpp>
 #include <terrace/model/expert_directory.hpp>
 #include <terrace/model/host_side.hpp>
+#include <terrace/model/inner_values.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace terrace::model {
@@ -39,7 +41,15 @@ struct pass {
   bool look_ahead = false;  ///< score the next layer's router early and hint the store
   std::vector<std::uint16_t>* routing =
       nullptr;  ///< appended [tokens][top_k] per mixture layer, by descending weight
+  inner_watcher const* watcher = nullptr;  ///< told of inner values; null for nobody
   [[no_unique_address]] detail::device_part<Backend> device{};
+
+  /// Shows the watcher `rows` rows of values in backend memory.
+  void show(std::string_view name, float const* values, std::size_t rows, std::size_t cols) const {
+    if (watcher == nullptr) { return; }
+    std::vector<float> here;
+    (*watcher)({name, rows, cols, backend.read(values, rows * cols, here)});
+  }
 };
 
 }  // namespace terrace::model

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace terrace::model {
@@ -39,9 +40,23 @@ class weight_group {
                          std::to_string(cols) + " and " + std::to_string(rows) +
                          "; the file is damaged or of another model"};
     }
-    ids_.push_back(place.block);
-    layouts_.push_back(layout);
-    return ids_.size() - 1;
+    return take(place.block, layout);
+  }
+  /// Adds a vector, which files may also keep as a matrix of one column.
+  /// Errors: format_error naming the tensor when it is missing or has another number of values.
+  std::size_t add_vector(std::string_view name, std::int64_t values) {
+    auto const& place = catalog_->get(name);
+    auto layout = place.layout;
+    if (layout.cols == 1 && traits_of(layout.type).block_elements == 1) {
+      std::swap(layout.rows, layout.cols);
+    }
+    if (layout.rows != 1 || layout.cols != static_cast<std::uint64_t>(values)) {
+      throw format_error{catalog_->files().front().string() + ": tensor `" + std::string{name} +
+                         "` has " + std::to_string(layout.rows * layout.cols) +
+                         " values where the model's sizes ask for " + std::to_string(values) +
+                         "; the file is damaged or of another model"};
+    }
+    return take(place.block, layout);
   }
   [[nodiscard]] bool has(std::string_view name) const { return catalog_->find(name) != nullptr; }
 
@@ -77,6 +92,12 @@ class weight_group {
   }
 
  private:
+  std::size_t take(block_id id, matrix_layout const& layout) {
+    ids_.push_back(id);
+    layouts_.push_back(layout);
+    return ids_.size() - 1;
+  }
+
   format::catalog const* catalog_ = nullptr;
   std::vector<block_id> ids_;
   std::vector<matrix_layout> layouts_;

@@ -5,11 +5,13 @@
 #include <terrace/kernel/cpu/backend.hpp>
 #include <terrace/model/decoder.hpp>
 #include <terrace/model/kimi_k2.hpp>
+#include <terrace/model/kimi_k3.hpp>
+#include <terrace/model/kimi_linear.hpp>
 #include <terrace/model/llama.hpp>
 #include <terrace/model/minimax_m2.hpp>
 #include <terrace/runtime/pipeline.hpp>
-#include <terrace/sequence/paged_kv.hpp>
-#include <terrace/sequence/row_pages.hpp>
+#include <terrace/sequence/page_layout.hpp>
+#include <terrace/sequence/state_pages.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -82,17 +84,13 @@ class basic_pipeline final : public pipeline {
         store_{store},
         backend_{std::move(backend)},
         decoder_{make_decoder(catalog, options_)},
-        rows_{store,
-              attention::page_kind,
-              decoder_.config().layers,
-              sequence::page_tokens,
-              attention::page_bytes(decoder_.config(), options_.half_kv)},
+        state_{store, state_layouts(decoder_.config(), options_.half_kv)},
         frequencies_{decoder_.frequencies()},
         context_tokens_{detail::planned_context(decoder_.config(), options_)} {
     [[maybe_unused]] auto const scope = backend_->enter();
     backend_->reserve_pages(pages_,
                             static_cast<std::size_t>(decoder_.config().layers),
-                            rows_.pages_for(static_cast<std::size_t>(context_tokens_)));
+                            state_.pages_for(static_cast<std::size_t>(context_tokens_)));
     if constexpr (Backend::on_device) {
       device_.directory.emplace(*backend_, decoder_.config().layers, decoder_.config().experts);
       if (options_.dispatch != "device") {
@@ -154,13 +152,48 @@ class basic_pipeline final : public pipeline {
 
   void reset() noexcept override {
     backend_->drain();
-    rows_.clear();
+    state_.clear();
     position_ = 0;
+  }
+  sequence::snapshot snapshot() override {
+    [[maybe_unused]] auto const scope = backend_->enter();
+    auto kept = state_.save(static_cast<std::size_t>(position_), page_copier());
+    backend_->drain();  // the sequence may go on at once
+    return kept;
+  }
+  void restore(sequence::snapshot const& kept) override {
+    [[maybe_unused]] auto const scope = backend_->enter();
+    reset();
+    state_.restore(kept, page_copier());
+    backend_->drain();
+    position_ = static_cast<int>(kept.tokens());
+  }
+  std::vector<std::byte> state(int layer) override {
+    [[maybe_unused]] auto const scope = backend_->enter();
+    auto const index = static_cast<std::size_t>(layer);
+    std::size_t const bytes = state_.layout(index).bytes;
+    std::vector<std::byte> all, page;
+    for (auto const* const address : state_.layer(index)) {
+      auto const here = backend_->read(address, bytes, page);
+      all.insert(all.end(), here.begin(), here.end());
+    }
+    return all;
   }
   int position() const noexcept override { return position_; }
   int context_tokens() const noexcept override { return context_tokens_; }
   int vocab_size() const noexcept override { return decoder_.config().vocab; }
   void record_routing(std::vector<std::uint16_t>* experts) noexcept override { routing_ = experts; }
+  void watch(model::inner_watcher watcher) noexcept override { watcher_ = std::move(watcher); }
+
+  /// How each layer keeps its part of a sequence.
+  [[nodiscard]] static std::vector<sequence::page_layout> state_layouts(
+      model::decoder_config const& config, bool half_kv) {
+    std::vector<sequence::page_layout> layouts;
+    for (int layer = 0; layer < config.layers; ++layer) {
+      layouts.push_back(attention::state_page(config, layer, half_kv));
+    }
+    return layouts;
+  }
 
  private:
   /// Rows of logits computed at once for likelihoods; a whole chunk of a large vocabulary would
@@ -199,7 +232,8 @@ class basic_pipeline final : public pipeline {
                               .tokens = tokens,
                               .read_ahead = options_.read_ahead,
                               .look_ahead = options_.look_ahead,
-                              .routing = routing_ == nullptr ? nullptr : &layer_major_};
+                              .routing = routing_ == nullptr ? nullptr : &layer_major_,
+                              .watcher = watcher_ ? &watcher_ : nullptr};
     if constexpr (Backend::on_device) {
       pass.device = {.directory = &*device_.directory,
                      .host = device_.host ? &*device_.host : nullptr};
@@ -218,11 +252,13 @@ class basic_pipeline final : public pipeline {
   }
 
   void run(std::span<std::int32_t const> ids) {
-    rows_.grow(static_cast<std::size_t>(position_) + ids.size());
+    state_.grow(static_cast<std::size_t>(position_) + ids.size());
     list_pages();
     layer_major_.clear();
     backend_->begin_step(static_cast<std::size_t>(position_), ids);
-    backend_->make_angles(angles_, frequencies_.per_pair, frequencies_.magnitude);
+    if (!frequencies_.per_pair.empty()) {
+      backend_->make_angles(angles_, frequencies_.per_pair, frequencies_.magnitude);
+    }
     auto pass = make_pass(ids.size());
     decoder_.run(pass);
     keep_routing(ids.size());
@@ -230,8 +266,20 @@ class basic_pipeline final : public pipeline {
   void list_pages() {
     for (std::size_t layer = 0; layer < static_cast<std::size_t>(decoder_.config().layers);
          ++layer) {
-      backend_->set_pages(pages_, layer, rows_.layer(layer));
+      backend_->set_pages(pages_, layer, state_.layer(layer));
     }
+  }
+  /// Copies pages in the order of the backend's queue.
+  [[nodiscard]] auto page_copier() {
+    return [this](std::byte const* from, std::byte* to, std::size_t bytes) {
+      std::size_t const values = bytes / sizeof(float);
+      backend_->copy_columns(reinterpret_cast<float const*>(from),
+                             values,
+                             reinterpret_cast<float*>(to),
+                             values,
+                             values,
+                             1);
+    };
   }
   void finish(std::size_t tokens) noexcept {
     position_ += static_cast<int>(tokens);
@@ -291,7 +339,7 @@ class basic_pipeline final : public pipeline {
   [[no_unique_address]] device_parts<Backend::on_device, Backend> device_;
   std::vector<lease> pinned_;
   decoder decoder_;
-  sequence::row_pages rows_;
+  sequence::state_pages state_;
   typename Backend::rope_table angles_;
   model::rope_frequencies frequencies_;
   int context_tokens_;
@@ -301,6 +349,7 @@ class basic_pipeline final : public pipeline {
   std::vector<float> logits_here_;
   std::vector<std::uint16_t> layer_major_;
   std::vector<std::uint16_t>* routing_ = nullptr;
+  model::inner_watcher watcher_;
 };
 
 namespace detail {
@@ -316,8 +365,16 @@ auto with_family(format::catalog const& catalog, F&& f) {
   if (architecture == model::kimi_k2::architecture) {
     return f.template operator()<model::kimi_k2>();
   }
-  throw not_supported{catalog.files().front().string() + ": the architecture `" + architecture +
-                      "` is not one terrace runs; llama, minimax-m2 and deepseek2 (Kimi K2) are"};
+  if (architecture == model::kimi_k3::architecture) {
+    return f.template operator()<model::kimi_k3>();
+  }
+  if (architecture == model::kimi_linear::architecture) {
+    return f.template operator()<model::kimi_linear>();
+  }
+  throw not_supported{
+      catalog.files().front().string() + ": the architecture `" + architecture +
+      "` is not one terrace runs; llama, minimax-m2, deepseek2 (Kimi K2), kimi-k3 and "
+      "kimi-linear are"};
 }
 
 }  // namespace detail
@@ -339,11 +396,10 @@ inline requirements inspect(format::catalog const& catalog,
     needs.first_mixture_layer = config.leading_dense;
     needs.experts = config.experts;
     needs.top_k = config.top_k;
-    auto const pages =
-        (static_cast<std::uint64_t>(needs.context_tokens) + sequence::page_tokens - 1) /
-        sequence::page_tokens;
-    needs.state_bytes = pages * static_cast<std::uint64_t>(config.layers) *
-                        counted(concrete::attention::page_bytes(config, options.half_kv));
+    needs.state_bytes = sequence::state_bytes(concrete::state_layouts(config, options.half_kv),
+                                              static_cast<std::size_t>(needs.context_tokens),
+                                              static_cast<std::size_t>(options.snapshots),
+                                              counted);
     for (auto const& one : decoder.steps()) {
       requirements::step step;
       for (auto const id : one.weights->ids()) {

@@ -5,7 +5,9 @@
 #include <terrace/core/numerics.hpp>
 #include <terrace/core/units.hpp>
 #include <terrace/format/catalog.hpp>
+#include <terrace/model/inner_values.hpp>
 #include <terrace/runtime/plan.hpp>
+#include <terrace/sequence/state_pages.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +31,7 @@ struct pipeline_options {
   int threads = 1;
   int context_tokens = 0;   ///< 0: the model's own limit, at most 4096
   bool half_kv = true;      ///< sequence state as IEEE half instead of float32
+  int snapshots = 0;        ///< of the sequence, kept at a time: planned for
   int prefill_chunk = 256;  ///< tokens of a prompt that go through together; never depends on a cap
   bool read_ahead = true;   ///< start reading the next step's dense blocks early
   bool look_ahead = false;  ///< score later routers early and hint the store
@@ -54,6 +57,17 @@ class pipeline {
 
   /// Forgets the sequence and gives its state back.
   virtual void reset() noexcept = 0;
+
+  /// The sequence as it is now. Full pages of rows are shared with it and the rest is copied, so it
+  /// may be restored any number of times: to take tokens back, or to let two texts go on from one.
+  /// It counts under the fastest tier and must not outlive the store.
+  /// Errors: out_of_capacity when the tier has no room for it; ask for `options.snapshots`.
+  [[nodiscard]] virtual sequence::snapshot snapshot() = 0;
+  /// Makes the sequence what it was when `kept` was taken, to the byte.
+  /// Errors: contract_error for another model's; out_of_capacity, after which the sequence is empty.
+  virtual void restore(sequence::snapshot const& kept) = 0;
+  /// What a layer keeps of the sequence: its pages one after the other, as they lie in memory.
+  [[nodiscard]] virtual std::vector<std::byte> state(int layer) = 0;
   [[nodiscard]] virtual int position() const noexcept = 0;
   [[nodiscard]] virtual int context_tokens() const noexcept = 0;
   [[nodiscard]] virtual int vocab_size() const noexcept = 0;
@@ -61,6 +75,8 @@ class pipeline {
   /// From now on appends each token's experts, [mixture layer][top_k] by descending weight; null
   /// stops it.
   virtual void record_routing(std::vector<std::uint16_t>* experts) noexcept = 0;
+  /// From now on tells `watcher` of values inside each pass; an empty one stops it.
+  virtual void watch(model::inner_watcher watcher) noexcept = 0;
 
  protected:
   pipeline() = default;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <terrace/core/attention_shape.hpp>
+#include <terrace/sequence/page_layout.hpp>
 
 #include <cstddef>
 
@@ -25,11 +26,13 @@ inline constexpr std::size_t page_tokens = 64;
           .v_head_stride = page_tokens * value_dim,
           .v_token_stride = value_dim};
 }
-[[nodiscard]] constexpr std::size_t paged_kv_bytes(std::size_t kv_heads,
-                                                   std::size_t key_dim,
-                                                   std::size_t value_dim,
-                                                   bool half) noexcept {
-  return kv_heads * page_tokens * (key_dim + value_dim) * (half ? 2 : 4);
+[[nodiscard]] constexpr page_layout paged_kv_page(std::size_t kv_heads,
+                                                  std::size_t key_dim,
+                                                  std::size_t value_dim,
+                                                  bool half) noexcept {
+  return {.kind = block_kind::kv_page,
+          .bytes = kv_heads * page_tokens * (key_dim + value_dim) * (half ? 2 : 4),
+          .tokens = page_tokens};
 }
 
 }  // namespace terrace::sequence
