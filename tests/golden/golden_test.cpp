@@ -21,6 +21,8 @@ namespace {
 constexpr double near_tie = 1e-4;  ///< a smaller gap between two logits is decided by rounding
 constexpr double logits_distance = 1e-4;
 constexpr double nll_difference = 1e-4;
+/// A router decides a near tie by rounding; the token after it may then differ by this much.
+constexpr double nll_after_flip = 0.1;
 
 /// Feeds the golden continuation, so that one near tie does not hide what follows it.
 void check_greedy(running_model& model,
@@ -69,7 +71,10 @@ void check_routing(running_model& model, expectation const& expected, golden_fil
   }
 }
 
-double nll_mean(running_model& model, golden_file const& golden, double most_apart) {
+double nll_mean(running_model& model,
+                golden_file const& golden,
+                double most_apart,
+                double worst_apart) {
   double mean = 0;
   for (auto const& window : golden.windows) {
     auto const nll = model.pipeline().nll(window.ids);
@@ -82,7 +87,7 @@ double nll_mean(running_model& model, golden_file const& golden, double most_apa
     }
     auto const count = static_cast<double>(nll.size());
     CHECK(std::abs(sum - expected) / count <= most_apart);
-    CHECK(worst <= 100 * most_apart);
+    CHECK(worst <= worst_apart);
     mean += sum / count / static_cast<double>(golden.windows.size());
   }
   return mean;
@@ -94,14 +99,16 @@ void check_all_outputs(golden_model const& which) {
   running_model model{which.weights};
   for (auto const& prompt : golden.prompts) {
     INFO("prompt " << prompt.name);
-    check_prompt(model, prompt.bos);
-    if (prompt.nobos) { check_prompt(model, *prompt.nobos); }
-    if (!prompt.bos.router_ids.empty()) { check_routing(model, prompt.bos, golden); }
-    if (!prompt.bos.top20_logits.empty() && prompt.ids_bos.size() < 80) {
-      check_each_position(model, prompt.bos);
+    for (auto const& expected : prompt.results) {
+      check_prompt(model, expected);
+      if (!expected.router_ids.empty()) { check_routing(model, expected, golden); }
+      if (!expected.top20_logits.empty() && expected.ids.size() < 80) {
+        check_each_position(model, expected);
+      }
     }
   }
-  CHECK(std::abs(nll_mean(model, golden, nll_difference) - golden.nll_mean) <= nll_difference);
+  CHECK(std::abs(nll_mean(model, golden, nll_difference, nll_after_flip) - golden.nll_mean) <=
+        nll_difference);
 }
 
 void check_text(golden_model const& which) {
@@ -132,7 +139,8 @@ TEMPLATE_TEST_CASE(
     "[golden]",
     llama_tiny,
     minimax_m2_tiny,
-    kimi_k2_tiny) {
+    kimi_k2_tiny,
+    kimi_k3_tiny) {
   check_all_outputs(reference_model(TestType::name, false));
 }
 
@@ -142,7 +150,8 @@ TEMPLATE_TEST_CASE(
     "[golden]",
     llama_tiny,
     minimax_m2_tiny,
-    kimi_k2_tiny) {
+    kimi_k2_tiny,
+    kimi_k3_tiny) {
   check_all_outputs(reference_model(TestType::name, true));
 }
 
@@ -159,11 +168,12 @@ TEMPLATE_TEST_CASE("fast numerics stay within 0.3 % of the reference's likelihoo
                    "[golden]",
                    llama_tiny,
                    minimax_m2_tiny,
-                   kimi_k2_tiny) {
+                   kimi_k2_tiny,
+                   kimi_k3_tiny) {
   auto const which = reference_model(TestType::name, false);
   auto const golden = read_golden(which.golden);
   running_model model{which.weights, {.mode = numerics::fast}};
-  CHECK(std::abs(nll_mean(model, golden, 0.1) / golden.nll_mean - 1) <= 0.003);
+  CHECK(std::abs(nll_mean(model, golden, 0.1, 10) / golden.nll_mean - 1) <= 0.003);
 }
 
 TEMPLATE_TEST_CASE("the committed models give the outputs recorded beside them",

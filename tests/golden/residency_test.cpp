@@ -170,7 +170,8 @@ TEMPLATE_TEST_CASE("logits are byte-identical wherever weights live, in exact nu
                    "[golden]",
                    llama_tiny,
                    minimax_m2_tiny,
-                   kimi_k2_tiny) {
+                   kimi_k2_tiny,
+                   kimi_k3_tiny) {
   check_residency(any_model(TestType::name), numerics::exact);
 }
 
@@ -178,7 +179,8 @@ TEMPLATE_TEST_CASE("logits are byte-identical wherever weights live, in fast num
                    "[golden]",
                    llama_tiny,
                    minimax_m2_tiny,
-                   kimi_k2_tiny) {
+                   kimi_k2_tiny,
+                   kimi_k3_tiny) {
   check_residency(any_model(TestType::name), numerics::fast);
 }
 

@@ -59,6 +59,13 @@ template <class Element>
   return elements;
 }
 
+/// What delta attention keeps of a sequence.
+struct kda_expectation {
+  std::vector<std::vector<double>> norm, sum;            ///< [layers][heads], of the matrices
+  std::vector<std::vector<std::vector<double>>> corner;  ///< [layers][heads][4]
+  std::vector<std::vector<double>> history_norm;         ///< [layers][3], of q, k and v
+};
+
 /// What a sequence of ids should give: the fields of `prompts[].bos` and `.nobos`.
 struct expectation {
   std::vector<std::int32_t> ids;
@@ -66,20 +73,25 @@ struct expectation {
   std::vector<std::int32_t> greedy;
   std::vector<double> greedy_gap;
   std::vector<std::int32_t> argmax;
-  std::vector<float> top20_logits;        ///< [positions][20], or empty
-  std::vector<std::uint16_t> router_ids;  ///< [positions][layers][top_k], or empty
+  std::vector<float> top20_logits;            ///< [positions][20], or empty
+  std::vector<std::uint16_t> router_ids;      ///< [positions][layers][top_k], or empty
+  std::vector<float> stream_norms;            ///< [layers + 1][positions], or empty
+  std::vector<std::vector<double>> mixtures;  ///< of the last position in order of use, or empty
+  std::optional<kda_expectation> kda;
+  std::vector<double> latent_norms, key_norms;  ///< per layer of latent attention, or empty
 };
 
 struct prompt {
   std::string name, text;
   std::vector<std::int32_t> ids, ids_bos;
-  expectation bos;
-  std::optional<expectation> nobos;
+  std::vector<expectation> results;  ///< for ids_bos where the model has a BOS, and for ids
 };
 
 struct chat {
   std::string name, rendered;
   json messages;
+  std::optional<bool> thinking;
+  bool asks = true;  ///< for an answer: the generation prompt is appended
   std::vector<std::int32_t> ids, greedy;
   std::vector<double> greedy_gap;
   bool stopped = false;
@@ -108,12 +120,27 @@ namespace detail {
                   .greedy_gap = in.at("greedy_gap"),
                   .argmax = in.value("argmax", std::vector<std::int32_t>{}),
                   .top20_logits = {},
-                  .router_ids = {}};
+                  .router_ids = {},
+                  .stream_norms = {},
+                  .mixtures = in.value("mix_weights_last", std::vector<std::vector<double>>{}),
+                  .kda = {},
+                  .latent_norms = {},
+                  .key_norms = {}};
   if (in.contains("top20_logits")) {
     out.top20_logits = decode_array<float>(in["top20_logits"].get<std::string>());
   }
   if (in.contains("router_ids")) {
     out.router_ids = decode_array<std::uint16_t>(in["router_ids"].get<std::string>());
+  }
+  if (in.contains("kda_state")) {
+    auto const& state = in["kda_state"];
+    out.stream_norms = decode_array<float>(in.at("hidden_norms").get<std::string>());
+    out.kda = {.norm = state.at("norm"),
+               .sum = state.at("sum"),
+               .corner = state.at("corner"),
+               .history_norm = state.at("conv_norm")};
+    out.latent_norms = in.at("mla_cache").at("latent_norm").get<std::vector<double>>();
+    out.key_norms = in.at("mla_cache").at("key_norm").get<std::vector<double>>();
   }
   return out;
 }
@@ -131,21 +158,27 @@ namespace detail {
     prompt read{.name = one.at("name"),
                 .text = one.at("text"),
                 .ids = one.at("ids"),
-                .ids_bos = one.at("ids_bos"),
-                .bos = {},
-                .nobos = {}};
-    read.bos = detail::read_expectation(one.at("bos"), read.ids_bos);
-    if (one.contains("nobos")) { read.nobos = detail::read_expectation(one["nobos"], read.ids); }
+                .ids_bos = one.value("ids_bos", std::vector<std::int32_t>{}),
+                .results = {}};
+    if (one.contains("bos")) {
+      read.results.push_back(detail::read_expectation(one["bos"], read.ids_bos));
+    }
+    if (one.contains("nobos")) {
+      read.results.push_back(detail::read_expectation(one["nobos"], read.ids));
+    }
     golden.prompts.push_back(std::move(read));
   }
   for (auto const& one : file.at("chats")) {
     golden.chats.push_back({.name = one.at("name"),
                             .rendered = one.at("rendered"),
                             .messages = one.at("messages"),
+                            .thinking = {},
+                            .asks = one.value("prompt", true),
                             .ids = one.at("ids"),
-                            .greedy = one.at("greedy"),
-                            .greedy_gap = one.at("greedy_gap"),
-                            .stopped = one.at("stopped")});
+                            .greedy = one.value("greedy", std::vector<std::int32_t>{}),
+                            .greedy_gap = one.value("greedy_gap", std::vector<double>{}),
+                            .stopped = one.value("stopped", false)});
+    if (one.contains("thinking")) { golden.chats.back().thinking = one["thinking"].get<bool>(); }
   }
   for (auto const& one : file.at("nll").at("windows")) {
     golden.windows.push_back(

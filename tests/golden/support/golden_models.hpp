@@ -27,16 +27,26 @@ struct minimax_m2_tiny {
 struct kimi_k2_tiny {
   static constexpr char const* name = "kimi-k2-tiny";
 };
+struct kimi_k3_tiny {
+  static constexpr char const* name = "kimi-k3-tiny";
+};
 
-/// The BF16 models with outputs of an independent implementation, each as GGUF and as safetensors;
-/// skips the test when TERRACE_GOLDEN_DIR is not configured.
+/// The GGUF in a folder of the reference models: BF16, but for experts that are MXFP4 as trained.
+[[nodiscard]] inline std::filesystem::path reference_gguf(std::string const& name) {
+  auto const folder = std::filesystem::path{TERRACE_GOLDEN_DIR} / name;
+  auto const plain = folder / (name + ".gguf");
+  return std::filesystem::exists(plain) ? plain : folder / (name + "-bf16.gguf");
+}
+
+/// The reference models with outputs of an independent implementation, each as GGUF and as
+/// safetensors; skips the test when TERRACE_GOLDEN_DIR is not configured.
 [[nodiscard]] inline golden_model reference_model(std::string const& name, bool safetensors) {
   std::filesystem::path const folder = TERRACE_GOLDEN_DIR;
   if (folder.empty()) {
-    SKIP("TERRACE_GOLDEN_DIR is not configured, so " << name << " in BF16 is not compared");
+    SKIP("TERRACE_GOLDEN_DIR is not configured, so " << name << " is not compared");
   }
   return {name + (safetensors ? " (safetensors)" : " (GGUF)"),
-          safetensors ? folder / name : folder / name / (name + "-bf16.gguf"),
+          safetensors ? folder / name : reference_gguf(name),
           folder / name / "golden.json"};
 }
 
@@ -53,7 +63,7 @@ struct kimi_k2_tiny {
 /// the committed one.
 [[nodiscard]] inline std::filesystem::path any_model(std::string const& name) {
   std::filesystem::path const folder = TERRACE_GOLDEN_DIR;
-  return folder.empty() ? committed_model(name).weights : folder / name / (name + "-bf16.gguf");
+  return folder.empty() ? committed_model(name).weights : reference_gguf(name);
 }
 
 }  // namespace terrace::golden
