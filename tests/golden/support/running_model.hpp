@@ -24,6 +24,8 @@ struct setup {
   numerics mode = numerics::exact;
   int threads = 1;
   int context_tokens = 1536;
+  int prefill_chunk = 256;
+  int snapshots = 0;
   runner::chain_options chain{.name = "dram-nvme",
                               .dram = {},
                               .pmem = {},
@@ -45,6 +47,8 @@ class running_model {
                                     .threads = how.threads,
                                     .context_tokens = how.context_tokens,
                                     .half_kv = how.mode == numerics::fast,
+                                    .snapshots = how.snapshots,
+                                    .prefill_chunk = how.prefill_chunk,
                                     .on_load = {}})} {}
   running_model(running_model const&) = delete;
   running_model& operator=(running_model const&) = delete;
