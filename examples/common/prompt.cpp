@@ -49,10 +49,8 @@ std::vector<std::int32_t> prompt_ids(prompt_options const& prompt,
                                      tokenize::tokenizer const* tokenizer) {
   if (prompt.ids) { return *prompt.ids; }
   if (prompt.chat || prompt.messages) {
-    auto const rendered = tokenize::render_chat(
-        *tokenizer, chat_messages(prompt), {.thinking = prompt.thinking, .now = {}});
-    return tokenizer->encode(rendered,
-                             /*parse_special=*/true);  // the template wrote the BOS, if any
+    return tokenizer->encode(tokenize::chat_prompt(
+        *tokenizer, chat_messages(prompt), {.thinking = prompt.thinking, .now = {}}));
   }
   auto ids = encode_text(*tokenizer, prompt_text(prompt));
   if (ids.empty()) {

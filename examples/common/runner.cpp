@@ -21,6 +21,7 @@
 #include <terrace/observe/report.hpp>
 #include <terrace/observe/routing_trace.hpp>
 #include <terrace/tokenize/utf8.hpp>
+#include <terrace/tokenize/visible_text.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -195,6 +196,8 @@ class session {
     bool const text_on_terminal = !json_on_stdout() && ::isatty(STDOUT_FILENO) == 1;
     std::optional<observe::progress> progress{std::in_place, stderr, "prompt"};
     tokenize::utf8_stream bytes;
+    std::optional<tokenize::visible_text> visible;
+    if (tokenizer != nullptr) { visible.emplace(*tokenizer); }
     std::uint64_t step = files.trace ? files.trace->now_ns() : 0;
     auto const show = [&](std::string const& text) {
       report_.text += text;
@@ -218,7 +221,7 @@ class session {
         text_on_terminal ? progress.reset() : void(progress.emplace(stderr, "generating"));
       }
       if (progress) { progress->tokens(generated); }
-      if (tokenizer != nullptr) { show(bytes.push(tokenizer->visible_piece(id))); }
+      if (visible) { show(bytes.push(visible->push(id))); }
       step = mark(files, "token", step, 1);
     };
     auto result = generate(machine.pipeline(), request, machine.plan().pipeline.prefill_chunk);

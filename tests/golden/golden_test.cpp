@@ -124,8 +124,13 @@ void check_text(golden_model const& which) {
   }
   for (auto const& chat : golden.chats) {
     INFO("chat " << chat.name);
-    CHECK(tokenize::render_chat(tokenizer, chat.messages) == chat.rendered);
-    CHECK(tokenizer.encode(chat.rendered, true) == chat.ids);
+    auto const prompt = tokenize::chat_prompt(
+        tokenizer,
+        chat.messages,
+        {.add_generation_prompt = chat.asks, .thinking = chat.thinking, .now = {}});
+    CHECK(tokenize::join(prompt) == chat.rendered);
+    CHECK(tokenizer.encode(prompt) == chat.ids);
+    if (chat.greedy.empty()) { continue; }
     check_greedy(model, model.logits(chat.ids), chat.greedy, chat.greedy_gap);
     auto const end = std::find_if(
         chat.greedy.begin(), chat.greedy.end(), [&](auto id) { return tokenizer.is_end(id); });
@@ -159,7 +164,8 @@ TEMPLATE_TEST_CASE("texts and chats become the reference's ids, and chats its an
                    "[golden]",
                    llama_tiny,
                    minimax_m2_tiny,
-                   kimi_k2_tiny) {
+                   kimi_k2_tiny,
+                   kimi_k3_tiny) {
   check_text(reference_model(TestType::name, false));
   check_text(reference_model(TestType::name, true));
 }

@@ -77,13 +77,14 @@ json make(running_model& model, golden_file const& reference) {
   for (auto const& chat : reference.chats) {
     auto const greedy = run_greedy(
         model, model.logits(chat.ids), 96, [&](std::int32_t id) { return tokenizer.is_end(id); });
-    out["chats"].push_back({{"name", chat.name},
-                            {"messages", chat.messages},
-                            {"rendered", tokenize::render_chat(tokenizer, chat.messages)},
-                            {"ids", chat.ids},
-                            {"greedy", greedy.ids},
-                            {"greedy_gap", greedy.gaps},
-                            {"stopped", tokenizer.is_end(greedy.ids.back())}});
+    out["chats"].push_back(
+        {{"name", chat.name},
+         {"messages", chat.messages},
+         {"rendered", tokenize::join(tokenize::chat_prompt(tokenizer, chat.messages))},
+         {"ids", chat.ids},
+         {"greedy", greedy.ids},
+         {"greedy_gap", greedy.gaps},
+         {"stopped", tokenizer.is_end(greedy.ids.back())}});
   }
   double mean = 0;
   for (auto const& window : reference.windows) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+using terrace::tokenize::segment;
 using terrace::tokenize::token_id;
 using terrace::tokenize::tokenizer;
 
@@ -86,6 +87,14 @@ void check_model(std::string const& model, std::string const& architecture, bool
   }
 }
 
+std::vector<segment> pieces_of(nlohmann::json const& entry) {
+  std::vector<segment> pieces;
+  for (auto const& one : entry.at("segments")) {
+    pieces.push_back({one.at(0).get<std::string>(), one.at(1).get<int>() == 1});
+  }
+  return pieces;
+}
+
 }  // namespace
 
 TEST_CASE("llama-tiny texts become the golden ids from GGUF and from tokenizer.json",
@@ -127,6 +136,14 @@ TEST_CASE("kimi-k3-tiny texts become the golden ids from GGUF and from tiktoken.
       INFO(text);
       CHECK(tokens.encode(text, true) == entry.at("ids").get<std::vector<token_id>>());
       CHECK(tokens.encode(text, false) == entry.at("plain_ids").get<std::vector<token_id>>());
+    }
+    for (auto const& prompt : expected.at("prompts")) {
+      if (prompt.contains("segments")) {  // encoded in pieces
+        CHECK(tokens.encode(pieces_of(prompt)) == prompt.at("ids").get<std::vector<token_id>>());
+      } else {
+        CHECK(tokens.encode(prompt.at("text").get<std::string>(), true) ==
+              prompt.at("ids").get<std::vector<token_id>>());
+      }
     }
     CHECK(tokens.end_ids() ==
           expected.at("chats").at(0).at("stop_ids").get<std::vector<token_id>>());

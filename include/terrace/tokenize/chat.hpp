@@ -2,10 +2,13 @@
 #pragma once
 
 #include <terrace/core/error.hpp>
+#include <terrace/tokenize/chat_options.hpp>
 #include <terrace/tokenize/detail/json_file.hpp>
 #include <terrace/tokenize/jinja/json.hpp>
 #include <terrace/tokenize/jinja/program.hpp>
+#include <terrace/tokenize/segment.hpp>
 #include <terrace/tokenize/tokenizer.hpp>
+#include <terrace/tokenize/xtml.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -19,13 +22,6 @@
 #include <vector>
 
 namespace terrace::tokenize {
-
-struct chat_options {
-  bool add_generation_prompt = true;
-  std::optional<bool> thinking;  ///< given to the template as `enable_thinking` and `thinking`
-  std::optional<std::time_t>
-      now;  ///< for templates that print the date; the system clock without it
-};
 
 namespace detail {
 
@@ -147,6 +143,26 @@ class chat_template {
                                              nlohmann::ordered_json const& messages,
                                              chat_options const& options = {}) {
   return chat_template{tokens}.render(messages, options);
+}
+
+/// Whether the model was trained on Kimi K3's tags: its vocabulary has their control tokens. A
+/// template in such a file cannot say where pieces end, so it is not used.
+[[nodiscard]] inline bool speaks_xtml(tokenizer const& tokens) {
+  for (std::string_view const spelling : {"<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"}) {
+    auto const id = tokens.find(spelling);
+    if (!id || !tokens.is_control(*id)) { return false; }
+  }
+  return true;
+}
+
+/// The prompt for `messages` in pieces to encode: by the file's template, or in Kimi K3's tags. It
+/// has the BOS, if the model wants one.
+/// Errors: those of `chat_template` and of `xtml_prompt`, naming the file.
+[[nodiscard]] inline std::vector<segment> chat_prompt(tokenizer const& tokens,
+                                                      nlohmann::ordered_json const& messages,
+                                                      chat_options const& options = {}) {
+  if (!speaks_xtml(tokens)) { return {{render_chat(tokens, messages, options), true}}; }
+  return detail::naming(tokens.source(), [&] { return xtml_prompt(messages, options); });
 }
 
 }  // namespace terrace::tokenize

@@ -9,6 +9,7 @@
 #include <terrace/tokenize/nfc.hpp>
 #include <terrace/tokenize/pre_tokenizers.hpp>
 #include <terrace/tokenize/rank_bpe.hpp>
+#include <terrace/tokenize/segment.hpp>
 #include <terrace/tokenize/tokenizer_parts.hpp>
 #include <terrace/tokenize/utf8.hpp>
 #include <terrace/tokenize/vocabulary.hpp>
@@ -106,6 +107,16 @@ class tokenizer {
       plain = at;
     }
     encode_plain(text.substr(plain), scratch, ids);
+    return ids;
+  }
+
+  /// The same piece by piece, each as its kind says.
+  [[nodiscard]] std::vector<token_id> encode(std::span<segment const> pieces) const {
+    std::vector<token_id> ids;
+    for (auto const& one : pieces) {
+      auto const part = encode(one.text, one.control);
+      ids.insert(ids.end(), part.begin(), part.end());
+    }
     return ids;
   }
 
