@@ -44,18 +44,34 @@ void read_encoding(json const& config, paper_model& model) {
   }
 }
 
-std::uint64_t attention_parameters(model::decoder_config const& c) {
-  auto const product = [](auto a, auto b) {
-    return static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b);
-  };
+template <class A, class B>
+std::uint64_t product(A a, B b) {
+  return static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b);
+}
+
+std::uint64_t delta_attention_parameters(model::decoder_config const& c) {
+  std::uint64_t const width = c.kda.width();
+  std::uint64_t const narrow = product(c.kda.dim, c.hidden + width);  // into and out of it
+  return product(4 * width, c.hidden) + product(3 * width, c.kda.taps) + narrow +
+         (c.full_gates ? product(width, c.hidden) : narrow) + product(c.kda.heads, c.hidden + 1) +
+         width + c.kda.dim;
+}
+
+std::uint64_t attention_parameters(model::decoder_config const& c, int layer) {
+  if (c.is_recurrent(layer)) { return delta_attention_parameters(c); }
   std::uint64_t const out = product(c.hidden, c.heads) * c.value_dim;
   if (c.kv_lora > 0) {
     int const query_in = c.q_lora > 0 ? c.q_lora : c.hidden;
     return product(c.q_lora, c.hidden) + product(query_in, c.heads) * c.key_dim +
            product(c.kv_lora + c.rope_dim, c.hidden) +
-           product(c.kv_lora, c.heads) * (c.nope_dim + c.value_dim) + out;
+           product(c.kv_lora, c.heads) * (c.nope_dim + c.value_dim) + (c.full_gates ? 2 : 1) * out;
   }
   return product(c.hidden, c.heads * c.key_dim + c.kv_heads * (c.key_dim + c.value_dim)) + out;
+}
+
+/// Norms and, with a residual bank, the two vectors of each score.
+std::uint64_t stream_parameters(model::decoder_config const& c) {
+  return product(c.bank_block > 0 ? 6 : 2, c.hidden);
 }
 
 /// Sizes the steps of a pass in the order in which a decoder takes them.
@@ -70,7 +86,7 @@ class sizer {
     auto const table = product(config_.vocab, config_.hidden);
     add_dense(table, 16);  // embeddings and heads are not quantised in published checkpoints
     for (int layer = 0; layer < config_.layers; ++layer) {
-      add_dense(attention_parameters(config_) + 2 * static_cast<std::uint64_t>(config_.hidden),
+      add_dense(attention_parameters(config_, layer) + stream_parameters(config_),
                 model_.dense_bits);
       config_.is_mixture(layer)
           ? add_mixture(layer)
@@ -87,9 +103,6 @@ class sizer {
   bool tied = false;
 
  private:
-  static std::uint64_t product(int a, int b) {
-    return static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b);
-  }
   [[nodiscard]] std::uint64_t bytes(std::uint64_t parameters, double bits) const {
     return counted_(
         static_cast<std::uint64_t>(std::ceil(static_cast<double>(parameters) * bits / 8)));
@@ -101,10 +114,12 @@ class sizer {
     active_ += parameters;
   }
   void add_mixture(int layer) {
-    auto const expert = 3 * product(config_.hidden, config_.expert_width);
+    auto const expert = 3 * product(config_.expert_io(), config_.expert_width);
+    auto const shared =
+        3 * product(config_.hidden, config_.expert_width) * std::uint64_t(config_.shared_experts);
     auto const router = product(config_.experts, config_.hidden);
-    add_dense(router + static_cast<std::uint64_t>(config_.shared_experts) * expert,
-              model_.dense_bits);
+    auto const latent = product(2 * config_.hidden + 1, config_.latent_width);
+    add_dense(router + shared + latent, model_.dense_bits);
     auto& step = model_.needs.steps.back();
     step.expert_bytes = bytes(expert, model_.expert_bits);
     step.layer = layer_id{static_cast<std::uint32_t>(layer)};
@@ -172,10 +187,12 @@ paper_model read_paper_model(std::filesystem::path const& config_path,
                          " tokens was asked for, but the model was made for " +
                          std::to_string(config.context) + "; ask for at most that"};
   }
-  needs.state_bytes = sequence::state_bytes(state_layouts(config, options.half_kv),
-                                            static_cast<std::size_t>(needs.context_tokens),
-                                            static_cast<std::size_t>(options.snapshots),
-                                            counted);
+  auto const state = sequence::size_state(state_layouts(config, options.half_kv),
+                                          static_cast<std::size_t>(needs.context_tokens),
+                                          static_cast<std::size_t>(options.snapshots),
+                                          counted);
+  needs.state_bytes = state.bytes;
+  needs.recurrent_bytes = state.recurrent_bytes;
   sizer work{config, model, counted};
   work.tied = meta.try_bool(config.architecture + ".tie_word_embeddings").value_or(false);
   work.size();

@@ -22,6 +22,7 @@ json plan_json(chain_plan const& plan) {
            {"predicted_peak_bytes", memory.predicted_peak_bytes},
            {"pinned_bytes", memory.pinned_bytes},
            {"state_bytes", memory.state_bytes},
+           {"recurrent_bytes", needs.recurrent_bytes},
            {"staging_bytes", memory.staging_bytes},
            {"cache_bytes", memory.cache_bytes},
            {"dense_bytes", needs.dense_bytes()},
@@ -41,8 +42,15 @@ json plan_json(chain_plan const& plan) {
 void add_rates(json& plan, expected_rates const& rates) {
   plan["token_bytes"] = rates.token_bytes;
   plan["token_home_bytes"] = rates.token_home_bytes;
-  if (rates.tokens_per_s() == 0) { return; }
+  if (rates.token_expert_bytes > 0) {
+    for (double const hits : planned_hit_rates) {
+      plan["token_home_bytes_at"].push_back(
+          {{"expert_hits", hits}, {"bytes", rates.home_bytes_at(hits)}});
+    }
+  }
+  if (rates.memory_bytes_per_s == 0) { return; }
   plan["memory_bytes_per_s"] = rates.memory_bytes_per_s;
+  if (rates.home_bytes_per_s == 0) { return; }
   plan["home_bytes_per_s"] = rates.home_bytes_per_s;
   plan["most_tokens_per_s"] = rates.tokens_per_s();
 }
@@ -104,7 +112,12 @@ std::string describe(chain_plan const& plan) {
   row("  capacity", plan.capacity_bytes, "");
   row("  smallest", memory.minimum_bytes, "that works");
   row("  pinned", memory.pinned_bytes, streamed == 0 ? "all dense weights" : "dense weights");
-  row("  sequence state", memory.state_bytes, plan.pipeline.half_kv ? "f16" : "f32");
+  row("  sequence state",
+      memory.state_bytes,
+      std::string{plan.pipeline.half_kv ? "f16" : "f32"} +
+          (needs.recurrent_bytes == 0 ? ""
+                                      : fmt::format(", {} of it recurrent, in f32 and of one size",
+                                                    format_size(needs.recurrent_bytes))));
   row("  staging", memory.staging_bytes, "for reads that cannot land in place");
   row("  cache",
       memory.cache_bytes,

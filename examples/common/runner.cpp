@@ -116,7 +116,9 @@ class session {
     auto const model = read_paper_model(wanted_.model, options, counted_bytes);
     auto const plan = plan_on_paper(model.needs, wanted_.chain, options);
     check(plan);
-    print_plan(plan, count_token_bytes(plan.needs, plan.memory), describe(model), files);
+    auto rates = count_token_bytes(plan.needs, plan.memory);
+    rates.memory_bytes_per_s = measure_memory_rate(options.threads);
+    print_plan(plan, rates, describe(model), files);
   }
   void print_plan(chain_plan const& plan,
                   expected_rates const& rates,

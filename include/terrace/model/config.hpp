@@ -61,6 +61,9 @@ struct decoder_config {
 
   std::vector<bool> recurrent;  ///< per layer: delta attention; empty: none
   kda_shape kda;                ///< of recurrent layers
+  /// Latent attention has an output gate, and that of delta attention is one matrix instead of the
+  /// product of two narrow ones.
+  bool full_gates = false;
   int bank_block = 0;  ///< layers between two stores to the residual bank; 0: an ordinary stream
 
   [[nodiscard]] bool is_mixture(int layer) const noexcept {

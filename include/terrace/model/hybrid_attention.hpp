@@ -145,7 +145,7 @@ template <class Backend>
   return {.frequencies = {},
           .score_scale = 1 / std::sqrt(static_cast<double>(config.key_dim)),
           .inner_eps = 1e-6F,
-          .output_gate = false,
+          .output_gate = config.full_gates,
           .half_kv = half_kv};
 }
 

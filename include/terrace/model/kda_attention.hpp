@@ -54,12 +54,11 @@ class kda_attention {
     beta_ = weights_.add(prefix + "ssm_beta.weight", heads, config.hidden);
     add_rate(prefix);
     dt_bias_ = weights_.add(prefix + "ssm_dt.bias", 1, width);
-    gate_is_product_ = !weights_.has(prefix + "ssm_g.weight");
-    if (gate_is_product_) {
+    if (config.full_gates) {
+      gate_ = weights_.add(prefix + "ssm_g.weight", width, config.hidden);
+    } else {
       gate_down_ = weights_.add(prefix + "ssm_g_a.weight", dim, config.hidden);
       gate_ = weights_.add(prefix + "ssm_g_b.weight", width, dim);
-    } else {
-      gate_ = weights_.add(prefix + "ssm_g.weight", width, config.hidden);
     }
     norm_ = weights_.add(prefix + "ssm_norm.weight", 1, dim);
     out_ = weights_.add(prefix + "attn_output.weight", config.hidden, width);
@@ -93,11 +92,11 @@ class kda_attention {
     // How much a token is learned is a sensitive number per head: float32 in both numerics.
     backend.resize(work.beta, tokens * config_.kda.heads);
     backend.matmul_exact(scope[beta_], work.normed.data(), tokens, work.beta.data());
-    if (gate_is_product_) {
-      project(run, work, scope[gate_down_], scope[gate_], work.gate);
-    } else {
+    if (config_.full_gates) {
       backend.resize(work.gate, tokens * width);
       backend.matmul(scope[gate_], work.input, work.gate.data());
+    } else {
+      project(run, work, scope[gate_down_], scope[gate_], work.gate);
     }
 
     backend.resize(work.mixed, tokens * width);
@@ -159,7 +158,6 @@ class kda_attention {
   weight_group weights_;
   stream_reader<Backend> reader_;
   bool rate_is_logarithm_ = false;
-  bool gate_is_product_ = false;
   std::array<std::size_t, 3> in_{}, taps_{};
   std::size_t forget_down_ = 0, forget_up_ = 0, beta_ = 0, rate_ = 0, dt_bias_ = 0, gate_down_ = 0,
               gate_ = 0, norm_ = 0, out_ = 0;

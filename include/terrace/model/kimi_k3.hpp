@@ -22,6 +22,7 @@ struct kimi_k3 {
 
   [[nodiscard]] static decoder_config read_config(metadata const& meta) {
     auto config = read_hybrid(meta, architecture);
+    config.full_gates = true;
     config.latent_width = meta.get_count("kimi-k3.expert_latent_length");
     config.bank_block = meta.get_count("kimi-k3.attn_res.block_size");
     config.kda.decay = kda_decay::bounded;
@@ -44,9 +45,7 @@ struct kimi_k3 {
   template <class Backend>
   [[nodiscard]] static typename attention<Backend>::options attention_options(
       format::catalog const& /*catalog*/, decoder_config const& config, bool half_kv) {
-    auto how = unrotated_attention<Backend>(config, half_kv);
-    how.output_gate = true;
-    return how;
+    return unrotated_attention<Backend>(config, half_kv);
   }
 };
 

@@ -396,10 +396,12 @@ inline requirements inspect(format::catalog const& catalog,
     needs.first_mixture_layer = config.leading_dense;
     needs.experts = config.experts;
     needs.top_k = config.top_k;
-    needs.state_bytes = sequence::state_bytes(concrete::state_layouts(config, options.half_kv),
-                                              static_cast<std::size_t>(needs.context_tokens),
-                                              static_cast<std::size_t>(options.snapshots),
-                                              counted);
+    auto const state = sequence::size_state(concrete::state_layouts(config, options.half_kv),
+                                            static_cast<std::size_t>(needs.context_tokens),
+                                            static_cast<std::size_t>(options.snapshots),
+                                            counted);
+    needs.state_bytes = state.bytes;
+    needs.recurrent_bytes = state.recurrent_bytes;
     for (auto const& one : decoder.steps()) {
       requirements::step step;
       for (auto const id : one.weights->ids()) {

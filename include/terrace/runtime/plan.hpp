@@ -41,8 +41,9 @@ struct requirements {
   int first_mixture_layer = 0;
   int experts = 0;
   int top_k = 0;
-  std::uint64_t state_bytes = 0;  ///< of one full sequence of context_tokens
-  std::vector<step> steps;        ///< in the order of a pass
+  std::uint64_t state_bytes = 0;      ///< of one full sequence of context_tokens
+  std::uint64_t recurrent_bytes = 0;  ///< of those, state whose size no context changes
+  std::vector<step> steps;            ///< in the order of a pass
 
   [[nodiscard]] std::uint64_t all_expert_blocks() const noexcept {
     return static_cast<std::uint64_t>(mixture_layers) * static_cast<std::uint64_t>(experts);

@@ -25,16 +25,23 @@ struct page_layout {
   bool operator==(page_layout const&) const = default;
 };
 
-/// Bytes that the layers of a sequence of `tokens` tokens take, each page as `counted` counts it,
-/// beside `snapshots` of it, each of which copies a page a layer.
+/// What the layers of a sequence take, in all and in pages of one size.
+struct state_size {
+  std::uint64_t bytes = 0, recurrent_bytes = 0;
+};
+
+/// Sizes a sequence of `tokens` tokens, each page as `counted` counts it, and `snapshots` of it
+/// beside it, each of which copies a page a layer.
 template <class Counted>
-[[nodiscard]] std::uint64_t state_bytes(std::span<page_layout const> layers,
-                                        std::size_t tokens,
-                                        std::size_t snapshots,
-                                        Counted&& counted) {
-  std::uint64_t sum = 0;
+[[nodiscard]] state_size size_state(std::span<page_layout const> layers,
+                                    std::size_t tokens,
+                                    std::size_t snapshots,
+                                    Counted&& counted) {
+  state_size sum;
   for (auto const& layer : layers) {
-    sum += (layer.pages_for(tokens) + snapshots) * counted(layer.bytes);
+    std::uint64_t const bytes = (layer.pages_for(tokens) + snapshots) * counted(layer.bytes);
+    sum.bytes += bytes;
+    if (layer.is_fixed()) { sum.recurrent_bytes += bytes; }
   }
   return sum;
 }
