@@ -9,6 +9,7 @@
 
 #include <cuda_runtime.h>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
@@ -205,10 +206,14 @@ inline void synchronize(stream_ref on) {
 }
 
 /// Copies between any two of host and device memory, in the order of the stream. Pageable host
-/// memory makes it slow.
-inline void copy(stream_ref on, void* to, void const* from, std::size_t bytes) {
+/// memory makes it slow. `words` answers what the sentence of a refused copy begins with.
+template <std::invocable Words>
+void copy(stream_ref on, void* to, void const* from, std::size_t bytes, Words&& words) {
   cudaError_t const code = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on.get());
-  if (code != cudaSuccess) { fail(code, "copying " + format_size(bytes)); }
+  if (code != cudaSuccess) { fail(code, words()); }
+}
+inline void copy(stream_ref on, void* to, void const* from, std::size_t bytes) {
+  copy(on, to, from, bytes, [bytes] { return "copying " + format_size(bytes); });
 }
 /// Sets bytes of device, pinned or managed memory, in the order of the stream.
 inline void fill(stream_ref on, void* at, int value, std::size_t bytes) {

@@ -13,6 +13,7 @@ struct CUmemPoolHandle_st {
   std::size_t most_reserved = 0;
   std::size_t used = 0;
   std::size_t most_used = 0;
+  std::size_t allocations = 0;  ///< whose stream has not freed them yet
   bool ending = false;
 };
 
@@ -63,7 +64,8 @@ void leave_pool(allocation& one) {
 }
 void shrink_pool(allocation const& one) {
   shrink(*one.pool, one.pool->threshold);
-  if (one.pool->ending && one.pool->used == 0) { remove(one.pool); }
+  --one.pool->allocations;
+  if (one.pool->ending && one.pool->allocations == 0) { remove(one.pool); }
 }
 
 }  // namespace emulated_cuda
@@ -92,10 +94,7 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
   machine& m = the_machine();
   std::lock_guard const lock{m.mutex};
   pool->ending = true;
-  bool const holds_any = std::any_of(m.allocations.begin(),
-                                     m.allocations.end(),
-                                     [&](auto const& entry) { return entry.second.pool == pool; });
-  if (!holds_any) { remove(pool); }
+  if (pool->allocations == 0) { remove(pool); }
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
@@ -150,6 +149,7 @@ cudaError_t cudaMallocFromPoolAsync(void** at,
   if (!grow(*pool, whole(bytes, alignment))) { return answer(cudaErrorMemoryAllocation); }
   *at = reserve(bytes);
   if (*at == nullptr) { return answer(cudaErrorMemoryAllocation); }
+  ++pool->allocations;
   m.allocations[reinterpret_cast<std::uintptr_t>(*at)] = {
       bytes, cudaMemoryTypeDevice, pool->device, true, {}, pool, false};
   return cudaSuccess;
