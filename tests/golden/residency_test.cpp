@@ -171,7 +171,8 @@ TEMPLATE_TEST_CASE("logits are byte-identical wherever weights live, in exact nu
                    llama_tiny,
                    minimax_m2_tiny,
                    kimi_k2_tiny,
-                   kimi_k3_tiny) {
+                   kimi_k3_tiny,
+                   kimi_linear_made) {
   check_residency(any_model(TestType::name), numerics::exact);
 }
 
@@ -180,7 +181,8 @@ TEMPLATE_TEST_CASE("logits are byte-identical wherever weights live, in fast num
                    llama_tiny,
                    minimax_m2_tiny,
                    kimi_k2_tiny,
-                   kimi_k3_tiny) {
+                   kimi_k3_tiny,
+                   kimi_linear_made) {
   check_residency(any_model(TestType::name), numerics::fast);
 }
 

@@ -45,7 +45,8 @@ TEMPLATE_TEST_CASE("the state after a prompt does not depend on how it was cut",
                    llama_tiny,
                    minimax_m2_tiny,
                    kimi_k2_tiny,
-                   kimi_k3_tiny) {
+                   kimi_k3_tiny,
+                   kimi_linear_made) {
   auto const weights = any_model(TestType::name);
   auto const ids = some_ids(150, 7);
   running_model whole{weights, {.prefill_chunk = 1024}};
@@ -92,7 +93,8 @@ TEMPLATE_TEST_CASE("a restored sequence is the one that was kept, to the byte",
                    llama_tiny,
                    minimax_m2_tiny,
                    kimi_k2_tiny,
-                   kimi_k3_tiny) {
+                   kimi_k3_tiny,
+                   kimi_linear_made) {
   auto const weights = any_model(TestType::name);
   check_snapshots({.snapshots = 1}, weights);
   check_snapshots({.mode = numerics::fast, .threads = 2, .context_tokens = 256, .snapshots = 1},

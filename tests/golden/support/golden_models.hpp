@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "support/made_model.hpp"
+#include "support/scratch_folder.hpp"
+
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 
@@ -29,6 +32,9 @@ struct kimi_k2_tiny {
 };
 struct kimi_k3_tiny {
   static constexpr char const* name = "kimi-k3-tiny";
+};
+struct kimi_linear_made {
+  static constexpr char const* name = "kimi-linear";
 };
 
 /// The GGUF in a folder of the reference models: BF16, but for experts that are MXFP4 as trained.
@@ -59,10 +65,19 @@ struct kimi_k3_tiny {
   return {name, folder / (name + ".gguf"), folder / (name + ".golden.json")};
 }
 
-/// The model whose experts and layers the residency tests move about: BF16 where configured, else
-/// the committed one.
+/// A small model of random weights, written once in a run.
+[[nodiscard]] inline std::filesystem::path made_once(synth::family family) {
+  static test::scratch_folder const folder;
+  auto const place = std::filesystem::path{folder.file(synth::name_of(family))};
+  return std::filesystem::exists(place) ? place / "made.gguf" : make_model(family, place);
+}
+
+/// A model whose outputs are compared with themselves: the reference's where configured, else the
+/// committed one, or one of random weights where there is neither.
 [[nodiscard]] inline std::filesystem::path any_model(std::string const& name) {
   std::filesystem::path const folder = TERRACE_GOLDEN_DIR;
+  if (name == kimi_linear_made::name) { return made_once(synth::family::kimi_linear); }
+  if (name == kimi_k3_tiny::name && folder.empty()) { return made_once(synth::family::kimi_k3); }
   return folder.empty() ? committed_model(name).weights : reference_gguf(name);
 }
 
