@@ -3,7 +3,7 @@
 
 #include <terrace/core/error.hpp>
 #include <terrace/core/metadata.hpp>
-#include <terrace/format/detail/config_reader.hpp>
+#include <terrace/format/detail/hybrid_config.hpp>
 #include <terrace/format/detail/json_text.hpp>
 #include <terrace/format/detail/text.hpp>
 
@@ -21,10 +21,10 @@ namespace terrace::format {
 namespace detail {
 
 /// Translates one config.json into GGUF keys.
-class config_translator : config_reader {
+class config_translator : hybrid_config {
  public:
   config_translator(json const& config, json const& generation, std::string source)
-      : config_reader{config, generation, std::move(source)} {}
+      : hybrid_config{config, generation, std::move(source)} {}
 
   metadata translate() {
     arch_ = architecture();
@@ -161,6 +161,7 @@ class config_translator : config_reader {
     put("expert_weights_scale", try_real(*text_, "routed_scaling_factor").value_or(1.0));
     copy_flag("norm_topk_prob", "expert_weights_norm");
     gating();
+    packed_groups();
   }
 
   void latent_attention() {
@@ -205,6 +206,7 @@ class config_translator : config_reader {
     copy_flag("moe_renormalize", "expert_weights_norm");
     gating("moe_router_activation_func");
     recurrent_layers();
+    packed_groups();
     if (!k3) { return; }
     expect("mla_use_output_gate", true);
     expect("latent_moe_use_norm", true);
@@ -212,45 +214,6 @@ class config_translator : config_reader {
     need("attn_res_block_size", "attn_res.block_size");
     put("activation.situ_beta", need_real(*text_, "activation_situ_beta"));
     put("activation.situ_linear_beta", need_real(*text_, "activation_situ_linear_beta"));
-  }
-
-  /// `head_count_kv` as GGUF has it, one number a layer: 1 for full attention, 0 for a recurrent
-  /// layer. The config counts layers from 1.
-  void recurrent_layers() {
-    auto const* linear = find("linear_attn_config");
-    if (linear == nullptr || !linear->is_object()) { missing("linear_attn_config"); }
-    auto const* full = find(*linear, "full_attn_layers");
-    if (full == nullptr || !full->is_array()) {
-      wrong("linear_attn_config.full_attn_layers", "a list of layer numbers");
-    }
-    std::vector<std::uint64_t> heads(need_whole("num_hidden_layers") % 4097, 0);
-    for (auto const& one : *full) {
-      std::uint64_t const layer = whole(one, "linear_attn_config.full_attn_layers");
-      if (layer == 0 || layer > heads.size()) {
-        throw format_error{source_ + ": `linear_attn_config.full_attn_layers` names layer " +
-                           std::to_string(layer) + " of a model of " +
-                           std::to_string(heads.size()) + " layers, counted from 1"};
-      }
-      heads[layer - 1] = 1;
-    }
-    put("attention.head_count_kv", std::move(heads));
-    std::uint64_t const attention_heads = need_whole("num_attention_heads");
-    auto const* count = find(*linear, "num_heads");
-    if (count == nullptr || whole(*count, "linear_attn_config.num_heads") != attention_heads) {
-      throw not_supported{source_ + ": `linear_attn_config.num_heads` is not the " +
-                          std::to_string(attention_heads) +
-                          " of `num_attention_heads`; only equal numbers of heads are computed"};
-    }
-    auto const need_inner = [&](char const* from, char const* to) {
-      auto const* value = find(*linear, from);
-      if (value == nullptr) { missing(std::string{"linear_attn_config."} + from); }
-      put(to, whole(*value, from));
-    };
-    need_inner("head_dim", "kda.head_dim");
-    need_inner("short_conv_kernel_size", "ssm.conv_kernel");
-    auto const bound = try_real(*linear, "gate_lower_bound");
-    if (arch_ == "kimi-k3" && !bound) { missing("linear_attn_config.gate_lower_bound"); }
-    if (bound) { put("kda.gate_lower_bound", *bound); }
   }
 
   // ---- rope ----

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "support/made_model.hpp"
+#include "made_model.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <catch2/catch_message.hpp>
