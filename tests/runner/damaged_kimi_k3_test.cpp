@@ -187,7 +187,7 @@ TEST_CASE(
   model.refuse_tensor("layers.1.block_sparse_moe.routed_expert_norm.weight",
                       "ffn_routed_norm",
                       [](copied_safetensor& tensor) { tensor.reshape({256}); });
-  model.refuse_config("is missing or is not",
+  model.refuse_config("`blk.1.ffn_routed_down.weight` has",
                       [](json& config) { text_of(config)["routed_expert_hidden_size"] = 64; });
 }
 
