@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <terrace/core/block.hpp>
+#include <terrace/core/stream_ref.hpp>
+#include <terrace/kernel/cuda/activations.hpp>
+
+namespace terrace::kernel::cuda {
+
+/// y [x.tokens, w.rows] = x w^T; enqueues on `on`.
+///
+/// w lies in memory that the stream's device reads, at any address; the aligned words of four bytes
+/// that hold its first and last bytes must be readable too.
+///
+/// Ordering: the bits of y[t, r] depend on row r of w, on x[t] and on the numerics (`fast`: also on
+///           whether the batch has more than most_coded_tokens), on nothing else.
+/// Errors:   contract_error when w and x disagree, rows are no whole blocks, a scale grid has no
+///           scales, or on the host's stream; not_supported for types nobody knows; cuda_error,
+///           device_lost.
+/// Cost:     reads w once for up to 8 tokens.
+void matmul(stream_ref on, matrix_view const& w, activations const& x, float* y);
+
+}  // namespace terrace::kernel::cuda
