@@ -8,34 +8,26 @@
 //   kernel/matmul/TYPE/NUMERICS/tokens:N   many tokens on one matrix; counts multiply-adds
 
 #include "kernel/support.hpp"
+#include "plain_sum.hpp"
 
 #include <terrace/kernel/cpu/cpu.hpp>
 
 #include <benchmark/benchmark.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace {
 
 using namespace terrace;
-using clock_type = std::chrono::steady_clock;
-
-double seconds_since(clock_type::time_point start) {
-  return std::chrono::duration<double>(clock_type::now() - start).count();
-}
-
-kernel::cpu::thread_pool& all_threads() {
-  static kernel::cpu::thread_pool pool{
-      static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))};
-  return pool;
-}
+using bench::all_threads;
+using bench::clock_type;
+using bench::seconds_since;
+using bench::time_plain_sum;
 
 /// Copies of one matrix, as many as fill `bytes`.
 struct copies {
@@ -52,22 +44,6 @@ struct copies {
     }
   }
 };
-
-/// Sum of `bytes` bytes as 64-bit words on all threads; returns the time it took.
-double time_plain_sum(std::byte const* data, std::size_t bytes) {
-  constexpr std::size_t width = 32;
-  auto const start = clock_type::now();
-  all_threads().for_range(bytes / (width * 8), 1024, [&](std::size_t begin, std::size_t end) {
-    std::uint64_t sum[width] = {};
-    for (std::size_t line = begin; line < end; ++line) {
-      std::uint64_t words[width];
-      std::memcpy(words, data + line * sizeof words, sizeof words);
-      for (std::size_t i = 0; i < width; ++i) { sum[i] += words[i]; }
-    }
-    benchmark::DoNotOptimize(sum);
-  });
-  return seconds_since(start);
-}
 
 void matvec(benchmark::State& state, quant_type type, numerics mode) {
   std::size_t const rows = 4096;

@@ -211,6 +211,21 @@ TEST_CASE("products agree with decode-and-dot for every power of two of mxfp4", 
   check_products(m, random_floats(random, 2 * 64));
 }
 
+TEST_CASE("products agree with decode-and-dot for group scales of every type", "[kernel]") {
+  quant_type const scales = GENERATE(quant_type::f32, quant_type::f16, quant_type::bf16);
+  std::size_t const tokens = GENERATE(1U, 18U);
+  generator random{static_cast<unsigned>(scales) + static_cast<unsigned>(tokens)};
+  matrix m = random_matrix(quant_type::int4_g32, 9, 512, random);
+  std::size_t const bytes = traits_of(scales).block_bytes;
+  m.scales.resize(m.view.rows * (m.view.cols / 32) * bytes);
+  for (std::size_t at = 0; at < m.scales.size(); at += bytes) {
+    set_scales(scales, m.scales.data() + at, 0.1F, random);
+  }
+  m.view.scale_type = scales;
+  m.view.scales = m.scales.data();
+  check_products(m, random_floats(random, tokens * m.view.cols));
+}
+
 TEST_CASE("what is not finite reaches the result and nothing else", "[kernel]") {
   quant_type const type = GENERATE(from_range(all_types()));
   numerics const mode = GENERATE(numerics::exact, numerics::fast);
@@ -244,11 +259,12 @@ TEST_CASE("a product has the same bits for any number of threads", "[kernel]") {
 TEST_CASE("a token's product has the same bits in any company", "[kernel]") {
   quant_type const type = GENERATE(from_range(all_types()));
   numerics const mode = GENERATE(numerics::exact, numerics::fast);
-  std::size_t const cols =
-      traits_of(type).block_elements == 256 ? 1280 : 1120;  // past a piece, no whole vector group
+  // Past a piece; without and with whole groups of four blocks.
+  std::size_t const blocks = GENERATE(35U, 36U);
+  std::size_t const block = traits_of(type).block_elements;
+  std::size_t const cols = block == 256 ? 1280 : 32 * blocks / block * block;
   generator random{static_cast<unsigned>(type) + 13};
-  matrix const m = random_matrix(
-      type, 23, cols / traits_of(type).block_elements * traits_of(type).block_elements, random);
+  matrix const m = random_matrix(type, 23, cols, random);
   auto const x = random_floats(random, 512 * m.view.cols);
   std::vector<float> alone;
   for (std::size_t t = 0; t < 512; ++t) {
@@ -256,7 +272,8 @@ TEST_CASE("a token's product has the same bits in any company", "[kernel]") {
     auto const y = product(m.view, mode, row, 1);
     alone.insert(alone.end(), y.begin(), y.end());
   }
-  for (std::size_t const tokens : {2U, 3U, 4U, 5U, 7U, 16U, 17U, 20U, 21U, 33U, 64U, 512U}) {
+  for (std::size_t const tokens :
+       {2U, 3U, 4U, 5U, 7U, 13U, 15U, 16U, 17U, 20U, 21U, 33U, 64U, 512U}) {
     std::vector<float> const part(x.begin(), x.begin() + tokens * m.view.cols);
     CAPTURE(name_of(type), name_of(mode), tokens);
     CHECK(same_bits({alone.data(), tokens * 23}, product(m.view, mode, part, 2)));

@@ -5,6 +5,7 @@
 #include <terrace/kernel/cpu/activations.hpp>
 #include <terrace/kernel/cpu/detail/float_tile.hpp>
 #include <terrace/kernel/cpu/detail/int8_tile.hpp>
+#include <terrace/kernel/cpu/detail/nibble_rows.hpp>
 #include <terrace/kernel/cpu/thread_pool.hpp>
 #include <terrace/quant/decode.hpp>
 
@@ -168,6 +169,19 @@ inline void multiply_float_rows(matrix_view const& w,
 /// Most vectors that one pass over the weights serves one by one.
 inline constexpr std::size_t pass_tokens = 16;
 
+/// Adds the four partial sums of each row up, in the order that all tilings share.
+inline void store_sums(float const* sums,
+                       std::size_t row,
+                       std::size_t token,
+                       result_rows out) noexcept {
+  std::size_t const rows = std::min(tile_rows, out.end - row);
+  for (std::size_t r = 0; r < rows; ++r) {
+    float const* const s = sums + r;
+    out.y[token * out.stride + row + r] =
+        ((s[0] + s[tile_rows]) + s[2 * tile_rows]) + s[3 * tile_rows];
+  }
+}
+
 /// Tokens [first, last) of the set, one by one: pieces of four rows are unpacked to the first
 /// cache.
 template <class Unpacker>
@@ -202,19 +216,57 @@ void multiply_int8_rows(matrix_view const& w,
 #endif
         multiply(std::make_index_sequence<1>{});
       }
-      std::size_t const rows = std::min(tile_rows, out.end - row);
-      for (std::size_t i = 0; i < width; ++i) {
-        float const* const s = sums[i];
-        for (std::size_t r = 0; r < rows; ++r) {
-          out.y[(t + i) * out.stride + row + r] =
-              ((s[r] + s[tile_rows + r]) + s[2 * tile_rows + r]) + s[3 * tile_rows + r];
-        }
-      }
+      for (std::size_t i = 0; i < width; ++i) { store_sums(sums[i], row, t + i, out); }
     }
   }
 }
 
 #if defined(TERRACE_KERNEL_VNNI)
+#if defined(__AVX512VBMI__)
+/// Most vectors that rows of four-bit codes serve straight from memory, some at a time; more of
+/// them repay unpacking.
+inline constexpr std::size_t nibble_tokens = 15;
+
+/// Four rows from `row` on, for types that `nibble_type` knows; rows are whole groups of four
+/// blocks.
+template <class Unpacker, std::size_t Tokens>
+void multiply_nibble_tile(matrix_view const& w,
+                          token_set tokens,
+                          std::size_t first,
+                          std::size_t row,
+                          result_rows out) noexcept {
+  auto const& codes = tokens.x->codes();
+  std::size_t const pitch = row_bytes(w.type, w.cols);
+  std::size_t const scale_pitch = codes.blocks * traits_of(w.scale_type).block_bytes;
+  int8_row x[Tokens];
+  for (std::size_t i = 0; i < Tokens; ++i) { x[i] = row_of(codes, tokens[first + i], 0); }
+  nibble_blocks rows[tile_rows];
+  for (std::size_t r = 0; r < tile_rows; ++r) {
+    std::size_t const at = std::min<std::size_t>(row + r, w.rows - 1);
+    rows[r] = {w.data + at * pitch, Unpacker::outer_scales ? w.scales + at * scale_pitch : nullptr};
+  }
+  alignas(64) float sums[Tokens][block_lanes * tile_rows];
+  multiply_nibbles<Unpacker>(rows, pitch, w.scale_type, codes.blocks, x, sums);
+  for (std::size_t i = 0; i < Tokens; ++i) { store_sums(sums[i], row, first + i, out); }
+}
+
+template <class Unpacker>
+void multiply_nibble_rows(matrix_view const& w, token_set tokens, result_rows out) noexcept {
+  for (std::size_t row = out.begin; row < out.end; row += tile_rows) {
+    std::size_t t = 0;
+    auto const multiply = [&]<std::size_t Tokens>() {
+      for (; t + Tokens <= tokens.count; t += Tokens) {
+        multiply_nibble_tile<Unpacker, Tokens>(w, tokens, t, row, out);
+      }
+    };
+    multiply.template operator()<4>();
+    multiply.template operator()<3>();
+    multiply.template operator()<2>();
+    multiply.template operator()<1>();
+  }
+}
+#endif
+
 /// Tokens in panels: a block of rows is unpacked to the second cache, then multiplied with all
 /// panels.
 template <class Unpacker>
@@ -268,6 +320,13 @@ void multiply_int8(matrix_view const& w,
                    token_set tokens,
                    result_rows out,
                    [[maybe_unused]] workspace memory) {
+#if defined(TERRACE_KERNEL_VNNI) && defined(__AVX512VBMI__)
+  if constexpr (nibble_type<Unpacker>::known) {
+    if (tokens.count <= nibble_tokens && tokens.x->codes().blocks % block_lanes == 0) {
+      return multiply_nibble_rows<Unpacker>(w, tokens, out);
+    }
+  }
+#endif
   std::size_t const packed = std::min(tokens.count, panels_for(tokens.count) * panel_tokens);
 #if defined(TERRACE_KERNEL_VNNI)
   if (packed != 0) { multiply_int8_panels<Unpacker>(w, tokens, out, memory); }
