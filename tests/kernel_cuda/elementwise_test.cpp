@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <terrace/core/error.hpp>
+#include <terrace/kernel/cpu/elementwise.hpp>
 #include <terrace/kernel/cuda/elementwise.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -141,6 +142,36 @@ TEST_CASE("weighted rows reach their tokens, those of a token in the order given
 TEST_CASE("a kernel refuses the host's stream", "[kernel][cuda]") {
   float value = 0;
   CHECK_THROWS_AS(add(stream_ref::host(), &value, 1, &value), contract_error);
+}
+
+TEST_CASE("activations and gates have the bits of the CPU's, in place too", "[kernel][cuda]") {
+  test_device device;
+  cpu::thread_pool pool{1};
+  test::generator random{5};
+  std::size_t const n = 1000;
+  auto gate = test::random_floats(random, n, 4.0F);
+  auto up = test::random_floats(random, n, 40.0F);
+  gate[0] = up[1] = 0.0F;
+  gate[2] = 500.0F;
+  up[3] = -500.0F;
+  gate[4] = 1e-6F;
+  for (gated_activation const& how :
+       {gated_activation{},
+        gated_activation{
+            .type = gated_activation::kind::situ, .beta = 2.0F, .linear_beta = 16.0F}}) {
+    auto expected = gate;
+    cpu::activate(pool, how, gate.data(), up.data(), n, expected.data());
+    auto const there = device.upload(gate);
+    auto const there_up = device.upload(up);
+    activate(device.stream(), how, there.data(), there_up.data(), n, there.data());
+    CHECK(test::same_bits(device.download(there), expected));
+  }
+  auto expected = up;
+  cpu::multiply_sigmoid(pool, gate.data(), n, expected.data());
+  auto const there = device.upload(up);
+  auto const there_gate = device.upload(gate);
+  multiply_sigmoid(device.stream(), there_gate.data(), n, there.data());
+  CHECK(test::same_bits(device.download(there), expected));
 }
 
 }  // namespace terrace::kernel::cuda

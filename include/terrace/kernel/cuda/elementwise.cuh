@@ -5,6 +5,7 @@
 // examples/common/cuda_kernels/elementwise.cu.
 
 #include <terrace/kernel/cuda/detail/exponential.cuh>
+#include <terrace/kernel/cuda/detail/gated_value.cuh>
 #include <terrace/kernel/cuda/detail/grid.cuh>
 #include <terrace/kernel/cuda/elementwise.hpp>
 #include <terrace/shim/cuda.hpp>
@@ -20,10 +21,6 @@ namespace detail {
 template <class... Pointers>
 [[nodiscard]] bool four_aligned(Pointers... pointers) {
   return ((reinterpret_cast<std::uintptr_t>(pointers) % sizeof(float4) == 0) && ...);
-}
-
-__device__ __forceinline__ float swiglu_value(float gate, float up) {
-  return __fmul_rn(gate / (1.0F + exponential(-gate)), up);
 }
 
 // No __restrict__: y may be gate or up.
@@ -42,6 +39,22 @@ static __global__ void swiglu_kernel(float const* gate, float const* up, std::si
     for (std::size_t i = loop_first(); i < n; i += loop_step()) {
       y[i] = swiglu_value(gate[i], up[i]);
     }
+  }
+}
+
+// No __restrict__: y may be gate or up.
+static __global__ void activate_kernel(
+    gated_activation how, float const* gate, float const* up, std::size_t n, float* y) {
+  for (std::size_t i = loop_first(); i < n; i += loop_step()) {
+    y[i] = gated_value(how, gate[i], up[i]);
+  }
+}
+
+static __global__ void multiply_sigmoid_kernel(float const* __restrict__ gate,
+                                               std::size_t n,
+                                               float* __restrict__ y) {
+  for (std::size_t i = loop_first(); i < n; i += loop_step()) {
+    y[i] = __fmul_rn(y[i], sigmoid(gate[i]));
   }
 }
 
@@ -130,6 +143,34 @@ void swiglu(stream_ref on, float const* gate, float const* up, std::size_t n, fl
                  n,
                  y);
   }
+}
+
+void activate(stream_ref on,
+              gated_activation const& how,
+              float const* gate,
+              float const* up,
+              std::size_t n,
+              float* y) {
+  if (how.type == gated_activation::kind::swiglu) { return swiglu(on, gate, up, n, y); }
+  if (n == 0) { return; }
+  shim::launch(detail::activate_kernel,
+               {.grid = detail::loop_blocks(n), .block = detail::loop_threads},
+               on,
+               how,
+               gate,
+               up,
+               n,
+               y);
+}
+
+void multiply_sigmoid(stream_ref on, float const* gate, std::size_t n, float* y) {
+  if (n == 0) { return; }
+  shim::launch(detail::multiply_sigmoid_kernel,
+               {.grid = detail::loop_blocks(n), .block = detail::loop_threads},
+               on,
+               gate,
+               n,
+               y);
 }
 
 void zero(stream_ref on, float* x, std::size_t n) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <terrace/core/gated_activation.hpp>
 #include <terrace/core/stream_ref.hpp>
 
 #include <cstddef>
@@ -17,6 +18,17 @@ void add(stream_ref on, float const* x, std::size_t n, float* y);
 /// y[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + e^-x), with the CPU's bits. y may be gate or
 /// up.
 void swiglu(stream_ref on, float const* gate, float const* up, std::size_t n, float* y);
+
+/// y[i] = the activation of gate[i] and up[i], with the CPU's bits. y may be gate or up.
+void activate(stream_ref on,
+              gated_activation const& how,
+              float const* gate,
+              float const* up,
+              std::size_t n,
+              float* y);
+
+/// y[i] *= sigmoid(gate[i]), with the CPU's bits.
+void multiply_sigmoid(stream_ref on, float const* gate, std::size_t n, float* y);
 
 /// x[i] = 0 for n values.
 void zero(stream_ref on, float* x, std::size_t n);

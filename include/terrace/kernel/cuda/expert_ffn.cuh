@@ -6,7 +6,7 @@
 
 #include <terrace/core/error.hpp>
 #include <terrace/kernel/cuda/detail/exact_dots.cuh>
-#include <terrace/kernel/cuda/detail/exponential.cuh>
+#include <terrace/kernel/cuda/detail/gated_value.cuh>
 #include <terrace/kernel/cuda/detail/grid.cuh>
 #include <terrace/kernel/cuda/detail/weights.cuh>
 #include <terrace/kernel/cuda/expert_ffn.hpp>
@@ -81,21 +81,12 @@ static __global__ void __launch_bounds__(row_warps* warp_threads)
   if (threadIdx.x % warp_threads == 0) { work.out[pair * work.w.like.rows + row] = sums[0]; }
 }
 
-/// tanh of moderate values by the exponential that both backends share.
-__device__ __forceinline__ float saturate(float x, float bound) {
-  return bound * (2.0F * sigmoid(2.0F * x / bound) - 1.0F);
-}
-
 static __global__ void activate_pairs_kernel(gated_activation how,
                                              float* __restrict__ gate,
                                              float const* __restrict__ up,
                                              std::size_t n) {
   for (std::size_t i = loop_first(); i < n; i += loop_step()) {
-    float const g = gate[i];
-    gate[i] = how.type == gated_activation::kind::swiglu
-                  ? __fmul_rn(g / (1.0F + exponential(-g)), up[i])
-                  : __fmul_rn(__fmul_rn(saturate(g, how.beta), sigmoid(g)),
-                              saturate(up[i], how.linear_beta));
+    gate[i] = gated_value(how, gate[i], up[i]);
   }
 }
 

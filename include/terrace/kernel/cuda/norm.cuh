@@ -4,6 +4,7 @@
 // Defines what norm.hpp declares. Included by exactly one source file:
 // examples/common/cuda_kernels/norm.cu.
 
+#include <terrace/kernel/cuda/detail/exponential.cuh>
 #include <terrace/kernel/cuda/detail/reduce.cuh>
 #include <terrace/kernel/cuda/norm.hpp>
 #include <terrace/shim/cuda.hpp>
@@ -25,6 +26,7 @@ namespace detail {
 static __global__ void rms_norm_kernel(float const* x,
                                        std::size_t x_stride,
                                        float const* __restrict__ weight,
+                                       float const* __restrict__ gate,
                                        float eps,
                                        std::size_t cols,
                                        float* y,
@@ -40,7 +42,8 @@ static __global__ void rms_norm_kernel(float const* x,
   float const factor = 1.0F / sqrtf(mean + eps);
   for (std::size_t i = threadIdx.x; i < cols; i += blockDim.x) {
     float const scaled = __fmul_rn(from[i], factor);
-    to[i] = weight == nullptr ? scaled : __fmul_rn(scaled, weight[i]);
+    float const weighted = weight == nullptr ? scaled : __fmul_rn(scaled, weight[i]);
+    to[i] = gate == nullptr ? weighted : __fmul_rn(weighted, sigmoid(gate[blockIdx.x * cols + i]));
   }
 }
 
@@ -48,6 +51,7 @@ inline void norm_rows(stream_ref on,
                       float const* x,
                       std::size_t x_stride,
                       float const* weight,
+                      float const* gate,
                       float eps,
                       std::size_t rows,
                       std::size_t cols,
@@ -60,6 +64,7 @@ inline void norm_rows(stream_ref on,
                x,
                x_stride,
                weight,
+               gate,
                eps,
                cols,
                y,
@@ -75,7 +80,7 @@ void rms_norm(stream_ref on,
               std::size_t tokens,
               std::size_t cols,
               float* y) {
-  detail::norm_rows(on, x, cols, weight, eps, tokens, cols, y, cols);
+  detail::norm_rows(on, x, cols, weight, nullptr, eps, tokens, cols, y, cols);
 }
 
 void rms_norm_part(stream_ref on,
@@ -85,7 +90,18 @@ void rms_norm_part(stream_ref on,
                    float eps,
                    std::size_t rows,
                    std::size_t cols) {
-  detail::norm_rows(on, x, stride, weight, eps, rows, cols, x, stride);
+  detail::norm_rows(on, x, stride, weight, nullptr, eps, rows, cols, x, stride);
+}
+
+void gated_norm(stream_ref on,
+                float const* x,
+                float const* weight,
+                float const* gate,
+                float eps,
+                std::size_t rows,
+                std::size_t cols,
+                float* y) {
+  detail::norm_rows(on, x, cols, weight, gate, eps, rows, cols, y, cols);
 }
 
 }  // namespace terrace::kernel::cuda

@@ -30,4 +30,14 @@ void rms_norm_part(stream_ref on,
                    std::size_t rows,
                    std::size_t cols);
 
+/// y = weight * x / sqrt(mean(x^2) + eps) * sigmoid(gate); x, gate, y [rows, cols]. y may be x.
+void gated_norm(stream_ref on,
+                float const* x,
+                float const* weight,
+                float const* gate,
+                float eps,
+                std::size_t rows,
+                std::size_t cols,
+                float* y);
+
 }  // namespace terrace::kernel::cuda

@@ -38,4 +38,27 @@ __device__ __forceinline__ float exponential(float x) {
 /// 1 / (1 + e^-x), the CPU's bits too.
 __device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
 
+/// tanh with the CPU's bits, within a few units in the last place, also near 0.
+///
+/// tanh(x) = m / (m + 2) with m = e^2x - 1. Where 2^n is 1 the series alone is m, so that small
+/// arguments do not cancel.
+__device__ __forceinline__ float hyperbolic_tangent(float x) {
+  float const twice = x + x;
+  float const above = twice < -40.0F ? -40.0F : twice;
+  float const bounded = above > 40.0F ? 40.0F : above;
+  float const n = rintf(__fmul_rn(bounded, 0x1.715476p+0F));
+  float r = fmaf(n, -0x1.62e400p-1F, bounded);
+  r = fmaf(n, -0x1.7f7d1cp-20F, r);
+  float p = 1.0F / 5040.0F;
+  p = fmaf(p, r, 1.0F / 720.0F);
+  p = fmaf(p, r, 1.0F / 120.0F);
+  p = fmaf(p, r, 1.0F / 24.0F);
+  p = fmaf(p, r, 1.0F / 6.0F);
+  p = fmaf(p, r, 0.5F);
+  p = fmaf(p, r, 1.0F);
+  float const scale = power_of_two(n == n ? static_cast<int>(n) : 0);
+  float const m = __fmul_rn(__fmul_rn(p, r), scale) + (scale - 1.0F);
+  return m / (m + 2.0F);
+}
+
 }  // namespace terrace::kernel::cuda::detail
