@@ -175,7 +175,8 @@ class device_experts {
           auto const members = std::span{work.distinct}.subspan(first, count);
           compute_as_they_arrive(leased, count, [&](std::span<std::size_t const> here) {
             for (auto const i : here) {
-              work.leased.set(static_cast<std::size_t>(members[i]), leased[i]);
+              work.leased.set(
+                  static_cast<std::size_t>(members[i]), *leased[i].info, leased[i].address);
             }
             backend.send(work.leased);
             backend.expert_rows(shape, work.leased, input, chosen, work.rows.data());

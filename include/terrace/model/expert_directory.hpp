@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <terrace/chain/lease.hpp>
 #include <terrace/chain/residency_watcher.hpp>
 #include <terrace/core/block.hpp>
 #include <terrace/core/ids.hpp>
@@ -30,7 +29,7 @@ class expert_directory final : public residency_watcher {
   void arrived(block_info const& block, std::byte const* address) override {
     if (auto* const layer = layer_with(block.id)) {
       if (layer->experts.size() == 0) { layer->experts.assign(experts_); }
-      layer->experts.set(index_of(block.id), {&block, address});
+      layer->experts.set(index_of(block.id), block, address);
       ++layer->present;
       layer->changed = true;
     }

@@ -3,12 +3,14 @@
 
 #include <terrace/core/error.hpp>
 #include <terrace/kernel/cpu/backend.hpp>
+#include <terrace/kernel/cuda/backend.hpp>
 #include <terrace/model/decoder.hpp>
 #include <terrace/model/kimi_k2.hpp>
 #include <terrace/model/kimi_k3.hpp>
 #include <terrace/model/kimi_linear.hpp>
 #include <terrace/model/llama.hpp>
 #include <terrace/model/minimax_m2.hpp>
+#include <terrace/runtime/detail/paper_store.hpp>
 #include <terrace/runtime/pipeline.hpp>
 #include <terrace/sequence/page_layout.hpp>
 #include <terrace/sequence/state_pages.hpp>
@@ -107,6 +109,31 @@ class basic_pipeline final : public pipeline {
     if constexpr (Backend::on_device) { store_.watch(nullptr); }
   }
 
+  /// Memory of its own, beside the store's, that a pipeline on a device takes: the same passes run
+  /// without weights, kernels or device.
+  [[nodiscard]] static std::uint64_t compute_bytes(format::catalog const& catalog,
+                                                   pipeline_options options)
+    requires(Backend::on_device)
+  {
+    options.on_load = {};
+    detail::paper_store store{catalog};
+    basic_pipeline dry{catalog,
+                       store,
+                       std::unique_ptr<Backend>{new Backend{Backend::measuring(options.mode)}},
+                       options,
+                       plan{}};
+    std::size_t const most = std::min(dry.chunk(), static_cast<std::size_t>(dry.context_tokens()));
+    // Few tokens take other paths than many.
+    for (std::size_t const tokens : {most, std::min<std::size_t>(most, 8), std::size_t{1}}) {
+      std::vector<std::int32_t> const ids(tokens);
+      dry.run(ids);
+      auto pass = dry.make_pass(tokens);
+      static_cast<void>(dry.logits(pass, 0, std::min(tokens, logit_rows)));
+      dry.reset();
+    }
+    return dry.backend_->working_bytes();
+  }
+
   std::span<float const> decode(std::span<std::int32_t const> ids) override {
     check(ids);
     [[maybe_unused]] auto const scope = backend_->enter();
@@ -114,11 +141,16 @@ class basic_pipeline final : public pipeline {
     std::size_t done = 0;
     while (done < ids.size()) {
       std::size_t const count = std::min<std::size_t>(chunk(), ids.size() - done);
-      run(ids.subspan(done, count));
+      auto const part = ids.subspan(done, count);
       done += count;
-      if (done == ids.size()) {
-        auto pass = make_pass(count);
-        last = logits(pass, count - 1, 1);
+      if (ids.size() == 1) {
+        last = run_one(part);
+      } else {
+        run(part);
+        if (done == ids.size()) {
+          auto pass = make_pass(count);
+          last = logits(pass, count - 1, 1);
+        }
       }
       finish(count);
     }
@@ -245,23 +277,79 @@ class basic_pipeline final : public pipeline {
   [[nodiscard]] std::span<float const> logits(model::pass<Backend>& pass,
                                               std::size_t first,
                                               std::size_t rows) {
-    std::size_t const count = rows * static_cast<std::size_t>(vocab_size());
-    backend_->resize(logits_, count);
+    queue_logits(pass, first, rows);
+    return read_logits(rows);
+  }
+  void queue_logits(model::pass<Backend>& pass, std::size_t first, std::size_t rows) {
+    backend_->resize(logits_, rows * static_cast<std::size_t>(vocab_size()));
     decoder_.logits(pass, first, rows, logits_.data());
-    return backend_->read(logits_.data(), count, logits_here_);
+  }
+  [[nodiscard]] std::span<float const> read_logits(std::size_t rows) {
+    return backend_->read(
+        logits_.data(), rows * static_cast<std::size_t>(vocab_size()), logits_here_);
   }
 
   void run(std::span<std::int32_t const> ids) {
+    begin(ids);
+    compute(ids.size());
+    keep_routing(ids.size());
+  }
+  /// What a step needs of the host before anything is computed.
+  void begin(std::span<std::int32_t const> ids) {
     state_.grow(static_cast<std::size_t>(position_) + ids.size());
     list_pages();
     layer_major_.clear();
     backend_->begin_step(static_cast<std::size_t>(position_), ids);
+  }
+  void compute(std::size_t tokens) {
     if (!frequencies_.per_pair.empty()) {
       backend_->make_angles(angles_, frequencies_.per_pair, frequencies_.magnitude);
     }
-    auto pass = make_pass(ids.size());
+    auto pass = make_pass(tokens);
     decoder_.run(pass);
-    keep_routing(ids.size());
+  }
+
+  /// One token and its logits. On a device with all weights at hand its work is recorded once and
+  /// replayed for every token: a single launch.
+  [[nodiscard]] std::span<float const> run_one(std::span<std::int32_t const> ids) {
+    begin(ids);
+    auto const whole_step = [&] {
+      compute(1);
+      auto pass = make_pass(1);
+      return queue_logits(pass, 0, 1);
+    };
+    if constexpr (Backend::on_device) {
+      auto& step = device_.step;
+      auto const moves = backend_->memory_moves();
+      if (everything_here()) {
+        if (!step.work && step.moves == moves) { step.work = backend_->record(whole_step); }
+        if (step.work && step.moves == moves) {
+          backend_->replay(step.work);
+          return read_logits(1);
+        }
+      }
+      whole_step();
+      step.work.reset();
+      step.moves = backend_->memory_moves();
+    } else {
+      whole_step();
+    }
+    keep_routing(1);
+    return read_logits(1);
+  }
+  /// Whether a step needs neither the store nor the host.
+  [[nodiscard]] bool everything_here()
+    requires(Backend::on_device)
+  {
+    if (routing_ != nullptr || watcher_ || options_.look_ahead || device_.host) { return false; }
+    bool all = true;
+    for (auto const& step : decoder_.steps()) {
+      all = all && step.weights->held() &&
+            (step.mixture_layer < 0 ||
+             device_.directory->whole(layer_id{static_cast<std::uint32_t>(step.mixture_layer)}) !=
+                 nullptr);
+    }
+    return all;
   }
   void list_pages() {
     for (std::size_t layer = 0; layer < static_cast<std::size_t>(decoder_.config().layers);
@@ -331,6 +419,11 @@ class basic_pipeline final : public pipeline {
   struct device_parts<true, B> {
     std::optional<model::expert_directory<B>> directory;
     std::optional<model::host_side<typename B::host_backend>> host;
+    /// The work of one token, and the state of the backend's memory after it last ran unrecorded.
+    struct {
+      typename B::recording work;
+      std::uint64_t moves = 0;
+    } step;
   };
 
   pipeline_options options_;
@@ -377,6 +470,11 @@ auto with_family(format::catalog const& catalog, F&& f) {
       "kimi-linear are"};
 }
 
+[[noreturn]] inline void refuse_cuda() {
+  throw not_supported{
+      "the cuda backend is not in this build; build with the CUDA toolkit, or compute with cpu"};
+}
+
 }  // namespace detail
 
 inline requirements inspect(format::catalog const& catalog,
@@ -384,9 +482,19 @@ inline requirements inspect(format::catalog const& catalog,
                             std::function<std::uint64_t(std::uint64_t)> const& counted) {
   return detail::with_family(catalog, [&]<class Family>() {
     using concrete = basic_pipeline<Family, kernel::cpu::backend>;
+    std::uint64_t compute_bytes = 0;
+    if (options.backend == compute_backend::cuda) {
+#if defined(TERRACE_HAS_CUDA)
+      compute_bytes =
+          basic_pipeline<Family, kernel::cuda::backend>::compute_bytes(catalog, options);
+#else
+      detail::refuse_cuda();
+#endif
+    }
     auto decoder = concrete::make_decoder(catalog, options);
     auto const& config = decoder.config();
     requirements needs;
+    needs.compute_bytes = compute_bytes;
     needs.architecture = config.architecture;
     needs.vocab = config.vocab;
     needs.context_limit = config.context;
@@ -424,6 +532,18 @@ inline std::unique_ptr<pipeline> make_pipeline(format::catalog const& catalog,
                                                pipeline_options const& options,
                                                plan const& how) {
   return detail::with_family(catalog, [&]<class Family>() -> std::unique_ptr<pipeline> {
+    if (options.backend == compute_backend::cuda) {
+#if defined(TERRACE_HAS_CUDA)
+      return std::make_unique<basic_pipeline<Family, kernel::cuda::backend>>(
+          catalog,
+          store,
+          std::make_unique<kernel::cuda::backend>(options.device, options.mode),
+          options,
+          how);
+#else
+      detail::refuse_cuda();
+#endif
+    }
     return std::make_unique<basic_pipeline<Family, kernel::cpu::backend>>(
         catalog,
         store,

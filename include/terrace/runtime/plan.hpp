@@ -43,7 +43,10 @@ struct requirements {
   int top_k = 0;
   std::uint64_t state_bytes = 0;      ///< of one full sequence of context_tokens
   std::uint64_t recurrent_bytes = 0;  ///< of those, state whose size no context changes
-  std::vector<step> steps;            ///< in the order of a pass
+  /// What a pipeline on a device takes of its memory beside the store's: activations, logits,
+  /// scratch. 0 on the host.
+  std::uint64_t compute_bytes = 0;
+  std::vector<step> steps;  ///< in the order of a pass
 
   [[nodiscard]] std::uint64_t all_expert_blocks() const noexcept {
     return static_cast<std::uint64_t>(mixture_layers) * static_cast<std::uint64_t>(experts);
@@ -75,6 +78,7 @@ struct plan_request {
   std::string tier = "dram";         ///< the fastest level, as named in sentences and options
   std::uint64_t capacity_bytes = 0;  ///< of the fastest level, staging included
   std::uint64_t staging_bytes = 0;
+  bool on_device = false;            ///< the level shares its memory with the pipeline's kernels
   std::size_t expert_slots = 0;      ///< most experts resident at once; 0 leaves it to the capacity
   std::vector<block_id> must_pin{};  ///< placed with `:pin`
   std::vector<block_id> not_here{};  ///< placed in another level: neither pinned nor counted here
@@ -88,6 +92,7 @@ struct plan {
   std::uint64_t pinned_bytes = 0;
   std::uint64_t state_bytes = 0;
   std::uint64_t staging_bytes = 0;
+  std::uint64_t compute_bytes = 0;  ///< of the requirements, where the level is the device's memory
   std::uint64_t working_bytes = 0;  ///< most that one step leases beside what is pinned
   std::uint64_t cache_bytes =
       0;  ///< what is left for experts and streamed blocks, working_bytes included
@@ -215,7 +220,8 @@ inline void check_expert_slots(working_set const& least,
   plan result;
   result.state_bytes = needs.state_bytes;
   result.staging_bytes = request.staging_bytes;
-  std::uint64_t const fixed = needs.state_bytes + request.staging_bytes;
+  result.compute_bytes = request.on_device ? needs.compute_bytes : 0;
+  std::uint64_t const fixed = needs.state_bytes + request.staging_bytes + result.compute_bytes;
   detail::working_set least{needs, request, static_cast<std::uint64_t>(needs.top_k)};
   auto const dense = needs.distinct_dense();
   auto const pin = [&](requirements::block const& one) {
@@ -233,6 +239,9 @@ inline void check_expert_slots(working_set const& least,
         "--" + request.tier + " " + std::to_string(request.capacity_bytes) + " (" +
             format_size(request.capacity_bytes) + ") is too small: sequence state takes " +
             format_size(needs.state_bytes) + ", staging " + format_size(request.staging_bytes) +
+            (result.compute_bytes == 0 ? "" : ", computing " + format_size(result.compute_bytes)) +
+            (result.pinned_bytes == 0 ? ""
+                                      : ", what --place pins " + format_size(result.pinned_bytes)) +
             " and the largest step of a token " + format_size(least.largest_step()) +
             "; the smallest value that works is " + std::to_string(result.minimum_bytes),
         result.minimum_bytes,
