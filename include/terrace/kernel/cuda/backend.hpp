@@ -36,8 +36,6 @@
 #include <terrace/kernel/cuda/upload_ring.hpp>
 #include <terrace/shim/cuda.hpp>
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -6,8 +6,6 @@
 #include <terrace/core/units.hpp>
 #include <terrace/shim/cuda.hpp>
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -7,8 +7,6 @@
 #include <terrace/core/units.hpp>
 #include <terrace/shim/cuda.hpp>
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
