@@ -2,6 +2,7 @@
 #include <terrace/kernel/cuda/expert_ffn.hpp>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <kernel_cuda/matrices.hpp>
 
 #include <algorithm>
@@ -24,11 +25,11 @@ struct layer_of_experts {
   std::size_t block_bytes = 0;
   std::vector<std::vector<float>> gate, up, down;
 
-  explicit layer_of_experts(test::generator& random) {
+  layer_of_experts(test::generator& random, quant_type up_type) {
     for (std::size_t expert = 0; expert < experts; ++expert) {
       std::size_t const start = bytes.size();
       gate.push_back(append(quant_type::q4_k, inner, width, random, start, shape.gate));
-      up.push_back(append(quant_type::mxfp4, inner, width, random, start, shape.up));
+      up.push_back(append(up_type, inner, width, random, start, shape.up));
       down.push_back(append(quant_type::q8_0, width, inner, random, start, shape.down));
       block_bytes = bytes.size() - start;
     }
@@ -61,14 +62,17 @@ std::vector<double> times(std::vector<float> const& w,
 
 /// The layer on a device with inputs and choices.
 struct experiment {
+  numerics mode = numerics::exact;
+  quant_type up_type = quant_type::mxfp4;
   test_device device;
   test::generator random{19};
-  layer_of_experts layer{random};
+  layer_of_experts layer{random, up_type};
   test::device_block block{device, layer.bytes};
   std::vector<float> x = test::random_floats(random, tokens* width);
   device_array<float> x_there = device.upload(x);
   device_array<device_fault> fault = device.upload(std::vector<device_fault>(1));
-  device_array<std::byte> scratch{expert_scratch_bytes(numerics::exact, layer.shape, tokens)};
+  device_array<std::byte> scratch{expert_scratch_bytes(mode, layer.shape, tokens)};
+  device_array<std::byte> prepared{prepared_bytes(mode, tokens, width) + 16};
   device_array<float> rows = device.upload(std::vector<float>(tokens * top_k * width));
 
   void compute(std::vector<expert_id> const& ids, std::vector<std::size_t> const& present) {
@@ -79,7 +83,7 @@ struct experiment {
     auto const table_there = device.upload(table);
     auto const ids_there = device.upload(ids);
     auto const input =
-        prepare(device.stream(), numerics::exact, x_there.data(), tokens, width, nullptr);
+        prepare(device.stream(), mode, x_there.data(), tokens, width, prepared.data());
     expert_rows(device.stream(),
                 layer.shape,
                 table_there.data(),
@@ -113,16 +117,15 @@ std::vector<expert_id> ids_of(std::vector<std::uint32_t> const& numbers) {
   return ids;
 }
 
-}  // namespace
-
-TEST_CASE("experts of mixed types give what plain loops give, each weighed by its gate",
-          "[kernel][cuda]") {
-  experiment run;
-  auto const ids = ids_of({4, 1, 0, 3, 3, 2});
-  std::vector<float> const gates{0.5F, 0.25F, 1.0F, 0.125F, 0.75F, 0.5F};
-  run.compute(ids, {0, 1, 2, 3, 4});
-  auto const sum = run.combined(ids, gates);
+/// How far a run's sums are off the mark, and how large they should be.
+struct deviation {
   double worst = 0, largest = 0;
+};
+deviation deviation_of(experiment const& run,
+                       std::vector<float> const& sum,
+                       std::vector<expert_id> const& ids,
+                       std::vector<float> const& gates) {
+  deviation found;
   for (std::size_t t = 0; t < tokens; ++t) {
     std::vector<double> expected(width, 0.5);
     for (std::size_t s = 0; s < top_k; ++s) {
@@ -138,28 +141,56 @@ TEST_CASE("experts of mixed types give what plain loops give, each weighed by it
       for (std::size_t i = 0; i < width; ++i) { expected[i] += gates[t * top_k + s] * out[i]; }
     }
     for (std::size_t i = 0; i < width; ++i) {
-      worst = std::max(worst, std::abs(sum[t * width + i] - expected[i]));
-      largest = std::max(largest, std::abs(expected[i]));
+      found.worst = std::max(found.worst, std::abs(sum[t * width + i] - expected[i]));
+      found.largest = std::max(found.largest, std::abs(expected[i]));
     }
   }
-  CHECK(largest > 1);
-  CHECK(worst <= 1e-5 * largest);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("fast experts give what plain loops give as far as rounded inputs allow",
+          "[kernel][cuda]") {
+  // Gate and up of one type are multiplied together, of two types one after the other.
+  experiment run{.mode = numerics::fast, .up_type = GENERATE(quant_type::q4_k, quant_type::mxfp4)};
+  auto const ids = ids_of({4, 1, 1, 3, 3, 4});  // experts that two tokens chose, too
+  std::vector<float> const gates{0.5F, 0.25F, 1.0F, 0.125F, 0.75F, 0.5F};
+  run.compute(ids, {0, 1, 2, 3, 4});
+  auto const found = deviation_of(run, run.combined(ids, gates), ids, gates);
+  CHECK(found.largest > 1);
+  CHECK(found.worst <= 2e-2 * found.largest);
+  CHECK(run.first_fault().kind == 0);
+}
+
+TEST_CASE("experts of mixed types give what plain loops give, each weighed by its gate",
+          "[kernel][cuda]") {
+  experiment run;
+  auto const ids = ids_of({4, 1, 0, 3, 3, 2});
+  std::vector<float> const gates{0.5F, 0.25F, 1.0F, 0.125F, 0.75F, 0.5F};
+  run.compute(ids, {0, 1, 2, 3, 4});
+  auto const sum = run.combined(ids, gates);
+  auto const found = deviation_of(run, sum, ids, gates);
+  CHECK(found.largest > 1);
+  CHECK(found.worst <= 1e-5 * found.largest);
   CHECK(run.first_fault().kind == 0);
 }
 
 TEST_CASE("experts that come in parts give the bits of experts that are all here",
           "[kernel][cuda]") {
+  auto const mode = GENERATE(numerics::exact, numerics::fast);
+  auto const up_type = GENERATE(quant_type::q4_k, quant_type::mxfp4);
   auto const ids = ids_of({4, 1, 0, 3, 3, 2});
-  experiment whole;
+  experiment whole{.mode = mode, .up_type = up_type};
   whole.compute(ids, {0, 1, 2, 3, 4});
-  experiment parts;
+  experiment parts{.mode = mode, .up_type = up_type};
   parts.compute(ids, {1, 3});
   parts.compute(ids, {0, 2, 4});
   CHECK(test::same_bits(whole.device.download(whole.rows), parts.device.download(parts.rows)));
 }
 
 TEST_CASE("an expert id that does not exist is reported with its layer", "[kernel][cuda]") {
-  experiment run;
+  experiment run{.mode = GENERATE(numerics::exact, numerics::fast)};
   run.compute(ids_of({4, 1, 0, 99, 3, 2}), {0, 1, 2, 3, 4});
   auto const fault = run.first_fault();
   CHECK(fault.kind == device_fault::bad_expert);

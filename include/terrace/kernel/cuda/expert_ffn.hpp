@@ -8,7 +8,6 @@
 #include <terrace/core/stream_ref.hpp>
 #include <terrace/kernel/cuda/activations.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,8 +26,8 @@ struct expert_shape {
 
 /// Where one expert is.
 struct expert_entry {
-  std::byte const* block = nullptr;                   ///< null: absent
-  std::array<float, 3> multiplier{1.0F, 1.0F, 1.0F};  ///< of gate, up, down
+  std::byte const* block = nullptr;          ///< null: absent
+  float multiplier[3] = {1.0F, 1.0F, 1.0F};  ///< of gate, up, down
 };
 
 /// The first thing that went wrong in a kernel. All zeros before.
@@ -48,13 +47,16 @@ struct device_fault {
 
 /// Row p of rows [tokens * top_k, d_model] = down(act(gate x, up x)) of expert ids[p], in float32
 /// in both numerics; enqueues on `on`. Rows of absent experts stay as they are: a later call with
-/// another table fills them. A row's bits depend on its expert and its token only.
+/// another table fills them. A row's bits depend on its expert, its token and the numerics (`fast`:
+/// also on whether there are more than most_coded_tokens), on nothing else. Under `fast`, up to
+/// most_coded_tokens and the gated rows between are codes if all three types take them, as in
+/// matmul.
 ///
 /// Shapes: table [experts]; x [tokens, d_model]; ids [tokens, top_k]; scratch as above; all on the
 ///         device.
 /// Errors: contract_error when widths disagree or on the host's stream; cuda_error, device_lost. An
 ///         id of `experts` or more is skipped and written to `fault`.
-/// Cost:   an expert is read once for each pair that chose it.
+/// Cost:   an expert is read once for each pair that chose it; as codes, once for 128 pairs.
 void expert_rows(stream_ref on,
                  expert_shape const& shape,
                  expert_entry const* table,

@@ -5,6 +5,7 @@
 // examples/common/cuda_kernels/matmul.cu.
 
 #include <terrace/core/error.hpp>
+#include <terrace/kernel/cuda/detail/coded_product.cuh>
 #include <terrace/kernel/cuda/detail/exact_product.cuh>
 #include <terrace/kernel/cuda/matmul.hpp>
 
@@ -12,10 +13,40 @@
 
 namespace terrace::kernel::cuda {
 
+namespace detail {
+
+/// Products with 8-bit codes of up to most_coded_tokens inputs.
+inline void coded_matmul(stream_ref on, matrix_view const& w, activations const& x, float* y) {
+  coded_work const work{
+      .w = coded_matrix_of(w),
+      .in = {x.codes, x.scales, x.sums, static_cast<std::uint32_t>(x.pitch / code_columns)},
+      .out = y};
+  with_coded_kernel(w.type, x.tokens, [&](auto type, auto tokens) {
+    constexpr quant_type kind = decltype(type)::value;
+    constexpr unsigned most = decltype(tokens)::value;
+    shim::launch(coded_matrix_kernel<kind, most>,
+                 {.grid = stream_grid<most>((w.rows + paired_rows - 1) / paired_rows),
+                  .block = stream_threads,
+                  .shared_bytes = ring_bytes<kind>},
+                 on,
+                 work,
+                 w.data,
+                 w.multiplier,
+                 static_cast<unsigned>(x.tokens));
+  });
+}
+
+}  // namespace detail
+
 void matmul(stream_ref on, matrix_view const& w, activations const& x, float* y) {
   if (w.cols != x.cols) {
     throw contract_error{"a matrix of " + std::to_string(w.cols) + " columns cannot multiply " +
                          std::to_string(x.cols) + " values a token"};
+  }
+  if (w.rows * x.tokens == 0) { return; }
+  if (x.codes != nullptr && detail::takes_codes(w.type, w.grid)) {
+    detail::coded_matmul(on, w, x, y);
+    return;
   }
   detail::exact_work const work{.w = detail::weights_of(w),
                                 .first_row = 0,
@@ -29,7 +60,6 @@ void matmul(stream_ref on, matrix_view const& w, activations const& x, float* y)
                                 .out = y,
                                 .out_token_stride = w.rows,
                                 .out_head_stride = 0};
-  if (w.rows * x.tokens == 0) { return; }
   detail::with_type(
       w.type, [&](auto type) { detail::launch_exact_product<decltype(type)::value>(on, work); });
 }

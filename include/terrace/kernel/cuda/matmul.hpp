@@ -9,8 +9,10 @@ namespace terrace::kernel::cuda {
 
 /// y [x.tokens, w.rows] = x w^T; enqueues on `on`.
 ///
-/// w lies in memory that the stream's device reads, at any address; the aligned words of four bytes
-/// that hold its first and last bytes must be readable too.
+/// w lies in memory that the stream's device reads, at any address; the aligned 16 bytes that hold
+/// its first and last bytes must be readable too. Under `fast`, up to most_coded_tokens are
+/// multiplied as codes where the type has blocks, with its usual scales; other types take float32
+/// values.
 ///
 /// Ordering: the bits of y[t, r] depend on row r of w, on x[t] and on the numerics (`fast`: also on
 ///           whether the batch has more than most_coded_tokens), on nothing else.

@@ -54,6 +54,11 @@ struct coded_rows {
     return {codes, scales, reinterpret_cast<std::uint32_t*>(scales + values / code_columns)};
   }
 
+  /// Group `group` and those after it.
+  [[nodiscard]] coded_rows from_group(std::size_t group) const {
+    return {codes + group * code_columns, scales + group, sums + group};
+  }
+
   __device__ __forceinline__ void write(std::size_t group,
                                         unsigned lane,
                                         group_code const& one) const {

@@ -12,6 +12,23 @@
 
 namespace terrace::kernel::cuda::detail {
 
+[[nodiscard]] __host__ __device__ constexpr unsigned scale_width(quant_type type) {
+  return type == quant_type::f32 ? 4U : type == quant_type::i8 ? 1U : 2U;
+}
+/// The scale at `from`; of an E8M0 byte, half of it.
+__device__ __forceinline__ float scale_value(std::byte const* from, quant_type type) {
+  switch (type) {
+    case quant_type::f32:
+      return __uint_as_float(load_word(from));
+    case quant_type::f16:
+      return half_value(load_u16(from));
+    case quant_type::bf16:
+      return bf16_value(load_u16(from));
+    default:
+      return e8m0_half_value(static_cast<std::uint8_t>(*from));
+  }
+}
+
 /// Scales of a matrix that lie outside its elements, and the factor on all of it: what
 /// quant::decode_rows multiplies decoded values by, with its roundings.
 struct outer_scales {
@@ -28,16 +45,7 @@ struct outer_scales {
     if (grid == scale_grid::per_row) { index = row; }
     if (grid == scale_grid::per_block128) { index = row / 128 * across + column / 128; }
     if (grid == scale_grid::per_group32) { index = row * across + column / 32; }
-    switch (type) {
-      case quant_type::f32:
-        return __uint_as_float(load_word(at + 4 * index));
-      case quant_type::f16:
-        return half_value(load_u16(at + 2 * index));
-      case quant_type::bf16:
-        return bf16_value(load_u16(at + 2 * index));
-      default:
-        return e8m0_half_value(static_cast<std::uint8_t>(at[index]));
-    }
+    return scale_value(at + scale_width(type) * index, type);
   }
 
   /// Applies the scales to values that are decoded.

@@ -17,9 +17,10 @@ namespace terrace::kernel::cuda::detail {
 /// `Count` words that begin at `at`.
 template <unsigned Count>
 __device__ __forceinline__ void load_words(void const* at, std::uint32_t (&words)[Count]) {
-  auto const address = reinterpret_cast<std::uintptr_t>(at);
-  auto const shift = static_cast<unsigned>(address % 4) * 8;
-  auto const* const from = reinterpret_cast<std::uint32_t const*>(address - address % 4);
+  auto const past = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(at) % 4);
+  unsigned const shift = 8 * past;
+  auto const* const from =
+      reinterpret_cast<std::uint32_t const*>(static_cast<std::byte const*>(at) - past);
 #pragma unroll
   for (unsigned i = 0; i < Count; ++i) { words[i] = from[i]; }
   if (shift != 0) {
@@ -29,6 +30,26 @@ __device__ __forceinline__ void load_words(void const* at, std::uint32_t (&words
       words[i] = __funnelshift_r(words[i], i + 1 < Count ? words[i + 1] : last, shift);
     }
   }
+}
+
+/// As load_words where the word after the last one may be read too: no branch.
+template <unsigned Count>
+__device__ __forceinline__ void shift_words(void const* at, std::uint32_t (&words)[Count]) {
+  auto const past = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(at) % 4);
+  auto const* const from =
+      reinterpret_cast<std::uint32_t const*>(static_cast<std::byte const*>(at) - past);
+  std::uint32_t next = from[0];
+#pragma unroll
+  for (unsigned i = 0; i < Count; ++i) {
+    std::uint32_t const low = next;
+    next = from[i + 1];
+    words[i] = __funnelshift_r(low, next, 8 * past);
+  }
+}
+__device__ __forceinline__ std::uint32_t shift_word(void const* at) {
+  std::uint32_t word[1];
+  shift_words(at, word);
+  return word[0];
 }
 
 __device__ __forceinline__ std::uint32_t load_word(void const* at) {
