@@ -148,7 +148,8 @@ class device_experts {
     auto& backend = run.backend;
     auto const shape = backend.shape_of(*first_,
                                         static_cast<std::size_t>(config_.experts),
-                                        static_cast<std::size_t>(config_.top_k));
+                                        static_cast<std::size_t>(config_.top_k),
+                                        config_.activation);
     backend.resize(work.rows, run.tokens * shape.top_k * shape.down.rows);
     if (whole != nullptr) {
       backend.expert_rows(shape, *whole, input, chosen, work.rows.data());

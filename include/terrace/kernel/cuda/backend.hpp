@@ -379,7 +379,7 @@ class backend {
   [[nodiscard]] static expert_shape shape_of(block_info const& expert,
                                              std::size_t experts,
                                              std::size_t top_k,
-                                             gated_activation const& activation = {}) noexcept {
+                                             gated_activation const& activation) noexcept {
     return {.experts = experts,
             .top_k = top_k,
             .gate = expert.matrices[0],
