@@ -1,81 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chain_plan.hpp"
 
-#include "machine.hpp"
+#include "capacity.hpp"
+#include "devices.hpp"
 #include "models.hpp"
+#include "placing.hpp"
 
+#include <terrace/core/error.hpp>
+#include <terrace/core/ids.hpp>
 #include <terrace/core/units.hpp>
 #include <terrace/evict/any.hpp>
-#include <terrace/placement/rules.hpp>
 #include <terrace/prefetch/any.hpp>
-#include <terrace/tier/dram.hpp>
-#include <terrace/tier/pmem.hpp>
+#include <terrace/tier/nvme.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
+#include <optional>
 #include <string>
-#include <system_error>
+#include <unordered_map>
 #include <utility>
 
 namespace terrace::runner {
 namespace {
 
-/// Memory for reads that cannot land in place, from comfortable to least: a small cap leaves little
-/// for it.
-constexpr std::array<nvme::options, 4> staging_rungs{{
-    {.queue_depth = 64, .piece_bytes = mib, .staging_bytes = 16 * mib},
-    {.queue_depth = 32, .piece_bytes = 256 * kib, .staging_bytes = 2 * mib},
-    {.queue_depth = 16, .piece_bytes = 64 * kib, .staging_bytes = 256 * kib},
-    {.queue_depth = 8, .piece_bytes = 16 * kib, .staging_bytes = 48 * kib},
+using runtime::compute_backend;
+
+/// Memory for copies that cannot land in place, from comfortable to least: a small cap leaves
+/// little for it.
+struct staging_rung {
+  nvme::options home;
+  device_staging device;
+};
+constexpr std::array<staging_rung, 4> staging_rungs{{
+    {{.queue_depth = 64, .piece_bytes = mib, .staging_bytes = 16 * mib},
+     {.bytes = 16 * mib, .slot_bytes = mib}},
+    {{.queue_depth = 32, .piece_bytes = 256 * kib, .staging_bytes = 2 * mib},
+     {.bytes = 2 * mib, .slot_bytes = 256 * kib}},
+    {{.queue_depth = 16, .piece_bytes = 64 * kib, .staging_bytes = 256 * kib},
+     {.bytes = 256 * kib, .slot_bytes = 64 * kib}},
+    {{.queue_depth = 8, .piece_bytes = 16 * kib, .staging_bytes = 48 * kib},
+     {.bytes = 48 * kib, .slot_bytes = 16 * kib}},
 }};
 constexpr std::uint64_t largest_staging_share = 16;  ///< at most 1/16 of the cap
 
-/// What a home over the catalog's files will hold for staging; without a catalog, what it is asked
-/// to hold.
-std::uint64_t staging_bytes(format::catalog const* catalog, nvme::options const& how) {
-  return catalog == nullptr ? how.staging_bytes : nvme{catalog->files(), how}.staging_bytes();
+/// Main memory that a chain with those options holds for staging. Without a catalog, what its home
+/// is asked to hold.
+std::uint64_t staging_bytes(format::catalog const* catalog,
+                            chain_entry const& chain,
+                            staging_rung const& how) {
+  std::uint64_t bytes = catalog == nullptr ? how.home.staging_bytes
+                                           : nvme{catalog->files(), how.home}.staging_bytes();
+  for (auto const* tier : chain.tiers()) {
+    if (tier->memory == tier_memory::device) { bytes += how.device.bytes; }
+  }
+  return bytes;
 }
 
-/// Where the rules put blocks that do not live in the fastest tier, and what they pin.
-struct placing {
-  std::vector<block_placement> elsewhere;
-  std::vector<block_id> pinned;            ///< in the fastest tier
-  std::vector<block_id> pinned_elsewhere;  ///< in a slower one
-};
-
-placing apply_rules(format::catalog const& catalog,
-                    chain_entry const& chain,
-                    std::vector<std::string> const& texts) {
-  placing result;
-  if (texts.empty()) { return result; }
+/// The level whose cap counts staging: the fastest that is main memory. Nothing where there is
+/// none.
+std::optional<std::size_t> staging_level(chain_entry const& chain) {
   auto const tiers = chain.tiers();
-  auto rules = placement::rules::parse(texts, tiers);
-  for (auto const& block : catalog.blocks()) {
-    auto const placed = rules.place(block);
-    if (!placed) { continue; }
-    auto const level = static_cast<std::size_t>(
-        std::find(tiers.begin(), tiers.end(), placed->tier) - tiers.begin());
-    if (placed->pin && level + 1 == tiers.size()) {
-      throw contract_error{fmt::format(
-          "--place: {} cannot be pinned in {}, the home, which holds everything already; "
-          "pin it in {}",
-          block.names.front(),
-          placed->tier,
-          chain.fastest())};
-    }
-    if (level > 0) { result.elsewhere.push_back({.id = block.id, .level = level}); }
-    if (placed->pin) { (level == 0 ? result.pinned : result.pinned_elsewhere).push_back(block.id); }
-  }
-  if (auto const unused = rules.unused(); !unused.empty()) {
-    throw contract_error{fmt::format(
-        "--place '{}' matched no tensor that an earlier rule had left; correct it or leave "
-        "it out",
-        unused.front())};
-  }
-  return result;
+  auto const found = std::find_if(tiers.begin(), tiers.end(), [](tier_entry const* one) {
+    return one->memory == tier_memory::main;
+  });
+  if (found == tiers.end()) { return std::nullopt; }
+  return static_cast<std::size_t>(found - tiers.begin());
 }
 
 /// Slots asked for, checked; `unlimited` when the option is absent.
@@ -114,153 +105,279 @@ void refuse_without_experts(runtime::requirements const& needs, chain_options co
   }
 }
 
-/// A level nothing may leave must hold everything.
-void check_pinned_policy(chain_plan const& plan) {
-  if (plan.setup.evict != "pinned") { return; }
-  auto const& needs = plan.needs;
-  std::uint64_t const everything = plan.memory.state_bytes + plan.memory.staging_bytes +
-                                   needs.dense_bytes() + needs.all_expert_bytes();
-  bool const slots_for_all = plan.setup.expert_slots >= needs.all_expert_blocks();
-  if (everything <= plan.capacity_bytes && slots_for_all) { return; }
-  throw out_of_capacity{
-      fmt::format(
-          "--evict pinned lets nothing leave {}, so the whole model must fit: {} bytes{}; give it "
-          "that or "
-          "choose another policy",
-          plan.setup.chain->fastest(),
-          everything,
-          slots_for_all ? "" : fmt::format(" and {} expert slots", needs.all_expert_blocks())),
-      everything,
-      plan.capacity_bytes};
+void check_backend(chain_entry const& chain, runtime::pipeline_options const& pipeline) {
+  bool const on_device = pipeline.backend == compute_backend::cuda;
+  auto const& tier = chain.fastest();
+  if (on_device ? tier.device_reads : tier.host_reads) { return; }
+  throw contract_error{
+      fmt::format("{} cannot compute from {}, the fastest tier of {}; choose "
+                  "another chain (--list-chains) or --backend {}",
+                  on_device ? "a device" : "the host",
+                  tier.name,
+                  chain.name,
+                  on_device ? "cpu" : "cuda")};
 }
 
-/// What --pmem gives: a size, a share of what the file system and the file itself offer, or the
-/// whole file or device.
-std::uint64_t pmem_bytes(sized_path const& where) {
-  std::uint64_t const existing = stored_bytes(where.path);
-  constexpr std::uint64_t header = 4096;  // the tier marks its file in the first page
-  if (!where.size) {
-    if (existing > header) { return existing - header; }
-    throw contract_error{fmt::format(
-        "--pmem {}: there is no such file yet, so its size must be given, as in {}:1GiB",
-        where.path.string(),
-        where.path.string())};
-  }
-  if (!where.size->is_share()) { return where.size->bytes(0); }
-  auto const folder =
-      where.path.has_parent_path() ? where.path.parent_path() : std::filesystem::path{"."};
-  std::error_code failed;
-  auto const space = std::filesystem::space(folder, failed);
-  std::uint64_t const room = failed ? 0 : space.available;
-  return where.size->bytes(existing + room - std::min(existing + room, header));
-}
-
-void size_tiers(chain_plan& plan, chain_options const& wanted) {
-  auto const& chain = *plan.setup.chain;
-  if (chain.has_pmem) {
-    plan.setup.pmem_path = wanted.pmem->path;
-    plan.setup.pmem_bytes = pmem_bytes(*wanted.pmem);
-  }
-  plan.capacity_bytes = chain.has_dram
-                            ? wanted.dram.value_or(size_request::all()).bytes(usable_memory_bytes())
-                            : plan.setup.pmem_bytes;
-}
-
-/// Everything but what placement decides.
+/// Everything but what placement decides. `capacity` answers the size of a tier.
+template <class Capacity>
 chain_plan start_plan(runtime::requirements needs,
                       chain_options const& wanted,
-                      runtime::pipeline_options pipeline) {
+                      runtime::pipeline_options pipeline,
+                      Capacity capacity) {
   chain_plan plan;
-  plan.setup.chain = &find_chain(wanted.name);
-  plan.setup.evict = wanted.evict.value_or(std::string{evict::any::names.front()});
-  plan.setup.prefetch = wanted.prefetch.value_or(std::string{prefetch::any::names.front()});
+  auto& setup = plan.setup;
+  setup.chain = &find_chain(wanted.name);
+  check_backend(*setup.chain, pipeline);
+  setup.evict = wanted.evict.value_or(std::string{evict::any::names.front()});
+  setup.prefetch = wanted.prefetch.value_or(std::string{prefetch::any::names.front()});
+  setup.device = pipeline.device;
   plan.pipeline = std::move(pipeline);
-  plan.pipeline.look_ahead = plan.setup.prefetch == "gate_lookahead";
+  plan.pipeline.look_ahead = setup.prefetch == "gate_lookahead";
   plan.needs = std::move(needs);
   refuse_without_experts(plan.needs, wanted);
-  plan.setup.expert_slots = expert_slots(plan.needs, wanted.experts);
-  size_tiers(plan, wanted);
+  setup.expert_slots = expert_slots(plan.needs, wanted.experts);
+  for (auto const* tier : setup.chain->tiers()) {
+    if (tier->memory == tier_memory::file) { continue; }
+    plan.levels.push_back({.tier = tier, .capacity_bytes = capacity(*tier, plan.needs)});
+  }
+  if (wanted.pmem) { setup.pmem_path = wanted.pmem->path; }
   return plan;
 }
 
-runtime::plan_request make_request(chain_plan const& plan, placing const& placed) {
-  runtime::plan_request request{
-      .tier = std::string{plan.setup.chain->fastest()},
-      .capacity_bytes = plan.capacity_bytes,
-      .staging_bytes = 0,
-      .expert_slots = plan.setup.expert_slots == unlimited ? 0 : plan.setup.expert_slots,
-      .must_pin = placed.pinned,
-      .not_here = {},
-      .not_kept = {}};
-  std::size_t const home_level = plan.setup.chain->tiers().size() - 1;
-  for (auto const& one : placed.elsewhere) {
-    (one.level == home_level ? request.not_kept : request.not_here).push_back(one.id);
+/// Plans levels one by one.
+class level_planner {
+ public:
+  level_planner(chain_plan const& plan, placing const& placed)
+      : plan_{plan}, placed_{placed}, home_{plan.levels.size()} {
+    for (auto const& one : placed.elsewhere) {
+      level_of_[static_cast<std::uint64_t>(one.id)] = one.level;
+    }
   }
-  return request;
+
+  /// Whether passes read blocks from that level, and do not just refill a faster one from it.
+  [[nodiscard]] bool is_read(std::size_t level) const {
+    return level == 0 || std::any_of(placed_.elsewhere.begin(),
+                                     placed_.elsewhere.end(),
+                                     [&](auto const& one) { return one.level == level; });
+  }
+  [[nodiscard]] runtime::plan make(std::size_t level, std::uint64_t staging) const {
+    auto const& here = plan_.levels[level];
+    if (!is_read(level)) { return cache_only(here, staging); }
+    runtime::plan_request request{.tier = std::string{here.tier->name},
+                                  .capacity_bytes = here.capacity_bytes,
+                                  .staging_bytes = staging,
+                                  .on_device = here.tier->memory == tier_memory::device,
+                                  .expert_slots = level > 0 || plan_.setup.expert_slots == unlimited
+                                                      ? 0
+                                                      : plan_.setup.expert_slots,
+                                  .must_pin = placed_.pinned[level],
+                                  .not_here = {},
+                                  .not_kept = {}};
+    if (level == 0) {
+      for (auto const& one : placed_.elsewhere) {
+        (one.level == home_ ? request.not_kept : request.not_here).push_back(one.id);
+      }
+      return make_plan(plan_.needs, request);
+    }
+    auto needs = plan_.needs;
+    needs.state_bytes = needs.recurrent_bytes = needs.compute_bytes = 0;
+    request.not_here = others(level);
+    return make_plan(needs, request);
+  }
+
+  /// What a level would hold in the end if nothing ever left it.
+  [[nodiscard]] std::uint64_t everything(std::size_t level) const {
+    std::uint64_t const staging = plan_.levels[level].memory.staging_bytes;
+    if (level > 0) {  // copies of what the faster levels hold come here too
+      return staging + plan_.needs.dense_bytes() + plan_.needs.all_expert_bytes();
+    }
+    auto boundless = plan_;
+    boundless.levels[level].capacity_bytes = std::uint64_t{1} << 62U;
+    boundless.setup.expert_slots = unlimited;
+    return level_planner{boundless, placed_}.make(level, staging).predicted_peak_bytes;
+  }
+
+ private:
+  /// Every block of the model that is not placed in that level.
+  [[nodiscard]] std::vector<block_id> others(std::size_t level) const {
+    std::vector<block_id> all;
+    auto const add = [&](block_id id) {
+      auto const found = level_of_.find(static_cast<std::uint64_t>(id));
+      if (found == level_of_.end() || found->second != level) { all.push_back(id); }
+    };
+    for (auto const& one : plan_.needs.distinct_dense()) { add(one.id); }
+    for (auto const& step : plan_.needs.steps) {
+      for (int expert = 0; step.expert_bytes > 0 && expert < plan_.needs.experts; ++expert) {
+        add(expert_block(step.layer, expert_id{static_cast<std::uint32_t>(expert)}));
+      }
+    }
+    return all;
+  }
+  /// Any size works, and none is more than the model.
+  [[nodiscard]] runtime::plan cache_only(level_plan const& here, std::uint64_t staging) const {
+    runtime::plan result;
+    result.staging_bytes = result.minimum_bytes = staging;
+    if (here.capacity_bytes < staging) {
+      throw out_of_capacity{
+          fmt::format("--{} {} ({}) is too small: staging takes {}; the smallest value that works "
+                      "is {}",
+                      here.tier->name,
+                      here.capacity_bytes,
+                      format_size(here.capacity_bytes),
+                      format_size(staging),
+                      staging),
+          staging,
+          here.capacity_bytes};
+    }
+    result.cache_bytes = here.capacity_bytes - staging;
+    result.predicted_peak_bytes =
+        staging +
+        std::min(result.cache_bytes, plan_.needs.dense_bytes() + plan_.needs.all_expert_bytes());
+    return result;
+  }
+
+  chain_plan const& plan_;
+  placing const& placed_;
+  std::size_t home_;
+  std::unordered_map<std::uint64_t, std::size_t> level_of_;
+};
+
+/// A level nothing may leave must hold everything that comes to it.
+void check_pinned_policy(chain_plan const& plan, level_planner const& planner) {
+  if (plan.setup.evict != "pinned") { return; }
+  bool const slots_for_all = plan.setup.expert_slots >= plan.needs.all_expert_blocks();
+  for (std::size_t level = 0; level < plan.levels.size(); ++level) {
+    auto const& here = plan.levels[level];
+    std::uint64_t const everything = planner.everything(level);
+    bool const fits = everything <= here.capacity_bytes && (level > 0 || slots_for_all);
+    if (fits || !planner.is_read(level)) { continue; }
+    throw out_of_capacity{
+        fmt::format(
+            "--evict pinned lets nothing leave {}, so the whole model must fit: {} bytes{}, "
+            "of which {} are missing; give it that or choose another policy",
+            here.tier->name,
+            everything,
+            slots_for_all ? ""
+                          : fmt::format(" and {} expert slots", plan.needs.all_expert_blocks()),
+            everything - std::min(everything, here.capacity_bytes)),
+        everything,
+        here.capacity_bytes};
+  }
 }
 
-/// Plans the fastest tier with the most staging memory that leaves room for everything else.
-/// `catalog` may be null.
-void choose_memory(chain_plan& plan, format::catalog const* catalog, placing const& placed) {
-  bool const staging_counts = plan.setup.chain->has_dram;  // it is main memory
-  auto const staging = [&](nvme::options const& how) {
-    return staging_counts ? staging_bytes(catalog, how) : 0;
-  };
-  auto const& least = staging_rungs.back();
-  auto request = make_request(plan, placed);
-  request.staging_bytes = staging(least);
-  std::uint64_t const rest = make_plan(plan.needs, request).minimum_bytes - request.staging_bytes;
-  auto const fits = [&](nvme::options const& how) {
-    std::uint64_t const bytes = staging(how);
-    return rest + bytes <= plan.capacity_bytes &&
-           bytes <= plan.capacity_bytes / largest_staging_share;
-  };
-  auto const best = std::find_if(staging_rungs.begin(), staging_rungs.end(), fits);
-  plan.setup.home = best == staging_rungs.end() ? least : *best;
-  request.staging_bytes = staging(plan.setup.home);
-  plan.memory = make_plan(plan.needs, request);
-  plan.memory.minimum_bytes = rest + staging(least);
-  plan.memory.pinned.insert(
-      plan.memory.pinned.end(), placed.pinned_elsewhere.begin(), placed.pinned_elsewhere.end());
-  plan.setup.dram_bytes = plan.capacity_bytes - plan.memory.staging_bytes;
-  check_pinned_policy(plan);
+/// Plans every level, with the most staging memory that leaves room for everything else. `catalog`
+/// may be null.
+void plan_levels(chain_plan& plan, format::catalog const* catalog, placing const& placed) {
+  auto const& chain = *plan.setup.chain;
+  level_planner const planner{plan, placed};
+  auto const counts = staging_level(chain);
+  auto const* rung = &staging_rungs.front();
+  std::uint64_t least = 0;
+  std::uint64_t rest = 0;
+  if (counts) {
+    auto const capacity = plan.levels[*counts].capacity_bytes;
+    least = staging_bytes(catalog, chain, staging_rungs.back());
+    rest = planner.make(*counts, least).minimum_bytes - least;
+    auto const best =
+        std::find_if(staging_rungs.begin(), staging_rungs.end(), [&](staging_rung const& how) {
+          std::uint64_t const bytes = staging_bytes(catalog, chain, how);
+          return rest + bytes <= capacity && bytes <= capacity / largest_staging_share;
+        });
+    rung = best == staging_rungs.end() ? &staging_rungs.back() : &*best;
+  }
+  plan.setup.home = rung->home;
+  plan.setup.staging = rung->device;
+  std::uint64_t const staging = staging_bytes(catalog, chain, *rung);
+  if (!counts) { plan.uncapped_staging_bytes = staging; }
+  for (std::size_t level = 0; level < plan.levels.size(); ++level) {
+    bool const here = counts == level;
+    auto& one = plan.levels[level];
+    one.memory = planner.make(level, here ? staging : 0);
+    if (here) { one.memory.minimum_bytes = rest + least; }
+    plan.setup.level_bytes.push_back(one.capacity_bytes - one.memory.staging_bytes -
+                                     one.memory.compute_bytes);
+  }
+  auto& pinned = plan.levels.front().memory.pinned;
+  for (std::size_t level = 1; level < plan.levels.size(); ++level) {
+    auto const& more = plan.levels[level].memory.pinned;
+    pinned.insert(pinned.end(), more.begin(), more.end());
+  }
+  check_pinned_policy(plan, planner);
 }
 
-void check_free_memory(chain_plan const& plan) {
-  std::uint64_t const usable = usable_memory_bytes();
-  if (!plan.setup.chain->has_dram || plan.memory.predicted_peak_bytes <= usable) { return; }
-  throw out_of_capacity{fmt::format("the plan peaks at {} of main memory, but only {} are free for "
-                                    "it; give --dram a smaller value ({} "
-                                    "works)",
-                                    format_size(plan.memory.predicted_peak_bytes),
-                                    format_size(usable),
-                                    plan.memory.minimum_bytes),
-                        plan.memory.predicted_peak_bytes,
+/// What a level may come to hold of the machine.
+std::uint64_t main_memory_peak(chain_plan const& plan) {
+  std::uint64_t bytes = plan.uncapped_staging_bytes;
+  for (auto const& level : plan.levels) {
+    if (level.tier->memory == tier_memory::main) { bytes += level.memory.predicted_peak_bytes; }
+  }
+  return bytes;
+}
+
+void refuse_peak(chain_plan const& plan,
+                 tier_memory memory,
+                 std::string const& what,
+                 std::uint64_t peak,
+                 std::uint64_t usable) {
+  if (peak <= usable) { return; }
+  for (auto const& level : plan.levels) {
+    if (level.tier->memory != memory) { continue; }
+    throw out_of_capacity{
+        fmt::format("the plan peaks at {} of {}, but only {} are free for it; give --{} a smaller "
+                    "value ({} works)",
+                    format_size(peak),
+                    what,
+                    format_size(usable),
+                    level.tier->name,
+                    level.memory.minimum_bytes),
+        peak,
+        usable};
+  }
+  throw out_of_capacity{fmt::format("{} of {} are needed beside the tiers, but only {} are free",
+                                    format_size(peak),
+                                    what,
+                                    format_size(usable)),
+                        peak,
                         usable};
 }
 
+void check_free_memory(chain_plan const& plan) {
+  refuse_peak(
+      plan, tier_memory::main, "main memory", main_memory_peak(plan), usable_memory_bytes());
+  if (plan.pipeline.backend != compute_backend::cuda && !plan.setup.chain->needs_cuda()) { return; }
+  auto const& first = plan.fastest();
+  bool const in_tier = first.tier->memory == tier_memory::device;
+  refuse_peak(plan,
+              tier_memory::device,
+              fmt::format("the memory of CUDA device {}", plan.setup.device),
+              in_tier ? first.memory.predicted_peak_bytes : plan.needs.compute_bytes,
+              usable_device_bytes(plan.setup.device));
+}
+
+/// The way to read files through the page cache that this machine has.
+read_engine buffered_engine(format::catalog const& catalog) {
+  try {
+    static_cast<void>(nvme{catalog.files(), {.engine = read_engine::uring_buffered}});
+    return read_engine::uring_buffered;
+  } catch (not_supported const&) { return read_engine::pread_buffered; }
+}
+
 }  // namespace
-
-std::uint64_t usable_memory_bytes() {
-  std::uint64_t const free = free_memory_bytes();
-  return free - std::min(free / 8, 256 * mib);
-}
-
-std::uint64_t counted_bytes(std::uint64_t bytes) {
-#if defined(TERRACE_HAS_PMEM2)
-  static_assert(dram::traits.granularity == pmem::traits.granularity);
-#endif
-  return round_up(std::max<std::uint64_t>(bytes, 1), dram::traits.granularity);
-}
 
 chain_plan plan_chain(format::catalog const& catalog,
                       chain_options const& wanted,
                       runtime::pipeline_options pipeline) {
   auto needs = inspect_model(catalog, pipeline, counted_bytes);
-  auto plan = start_plan(std::move(needs), wanted, std::move(pipeline));
-  auto const placed = apply_rules(catalog, *plan.setup.chain, wanted.place);
+  auto const device = pipeline.device;
+  auto plan = start_plan(
+      std::move(needs), wanted, std::move(pipeline), [&](tier_entry const& tier, auto const&) {
+        return capacity_of(tier, wanted, device);
+      });
+  auto const placed = place_blocks(catalog, *plan.setup.chain, wanted.place);
+  check_readers(catalog, *plan.setup.chain, placed, plan.pipeline);
   plan.setup.placements = placed.elsewhere;
-  choose_memory(plan, &catalog, placed);
+  plan_levels(plan, &catalog, placed);
+  if (wanted.buffered) { plan.setup.home.engine = buffered_engine(catalog); }
   check_free_memory(plan);
   return plan;
 }
@@ -271,14 +388,20 @@ chain_plan plan_on_paper(runtime::requirements needs,
   if (!wanted.place.empty()) {
     throw not_supported{"--place has no effect without weights: a config.json names no tensors"};
   }
-  auto plan = start_plan(std::move(needs), wanted, std::move(pipeline));
-  if (plan.setup.chain->has_dram && !wanted.dram) {
-    std::uint64_t const everything = plan.needs.state_bytes + plan.needs.dense_bytes() +
-                                     plan.needs.all_expert_bytes() +
-                                     staging_rungs.front().staging_bytes;
-    plan.capacity_bytes = round_up(everything, mib);
-  }
-  choose_memory(plan, nullptr, {});
+  auto const device = pipeline.device;
+  auto plan = start_plan(
+      std::move(needs), wanted, std::move(pipeline), [&](tier_entry const& tier, auto const& all) {
+        if (tier.memory == tier_memory::persistent || wanted.cap_of(tier.name)) {
+          return capacity_of(tier, wanted, device);
+        }
+        std::uint64_t const everything = all.state_bytes + all.compute_bytes + all.dense_bytes() +
+                                         all.all_expert_bytes() +
+                                         staging_rungs.front().home.staging_bytes;
+        return round_up(everything, mib);
+      });
+  placing nothing;
+  nothing.pinned.resize(plan.levels.size());
+  plan_levels(plan, nullptr, nothing);
   return plan;
 }
 

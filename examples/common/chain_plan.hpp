@@ -9,21 +9,28 @@
 #include <terrace/runtime/plan.hpp>
 
 #include <cstdint>
+#include <vector>
 
 namespace terrace::runner {
+
+/// How one level of a chain will be used.
+struct level_plan {
+  tier_entry const* tier = nullptr;
+  std::uint64_t capacity_bytes = 0;  ///< staging and what kernels work with included
+  runtime::plan memory{};            ///< of the fastest level, `pinned` lists those of all levels
+};
 
 /// How a model will sit in a chain: decided, and checked against the machine, before any weight is
 /// read.
 struct chain_plan {
   chain_setup setup;
   runtime::requirements needs;
-  runtime::plan memory;              ///< of the fastest level
-  std::uint64_t capacity_bytes = 0;  ///< of the fastest level, staging included
+  std::vector<level_plan> levels;            ///< fast to slow, without home
+  std::uint64_t uncapped_staging_bytes = 0;  ///< of main memory, in chains that have none of it
   runtime::pipeline_options pipeline;
-};
 
-/// Main memory that tiers may use: what is free, less a reserve for the program itself.
-[[nodiscard]] std::uint64_t usable_memory_bytes();
+  [[nodiscard]] level_plan const& fastest() const { return levels.front(); }
+};
 
 /// Errors: out_of_capacity with the smallest value that works; not_supported or contract_error for an option that has
 ///         no effect on this model or chain; what `runtime::inspect` throws.
@@ -36,8 +43,5 @@ struct chain_plan {
 [[nodiscard]] chain_plan plan_on_paper(runtime::requirements needs,
                                        chain_options const& wanted,
                                        runtime::pipeline_options pipeline);
-
-/// Bytes that a block of `bytes` counts for in the fastest tier of every chain.
-[[nodiscard]] std::uint64_t counted_bytes(std::uint64_t bytes);
 
 }  // namespace terrace::runner

@@ -1,62 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chains.hpp"
 
-#include <terrace/chain/tier_chain.hpp>
+#include "store_parts.hpp"
+
 #include <terrace/copy/dram_to_pmem.hpp>
 #include <terrace/copy/nvme_to_dram.hpp>
 #include <terrace/copy/nvme_to_pmem.hpp>
 #include <terrace/copy/pmem_to_dram.hpp>
-#include <terrace/evict/any.hpp>
-#include <terrace/prefetch/any.hpp>
 #include <terrace/tier/dram.hpp>
 #include <terrace/tier/pmem.hpp>
 
-#include <utility>
+#include <algorithm>
 
 namespace terrace::runner {
 namespace {
 
-using dram_level = level<dram, evict::any>;
-#if defined(TERRACE_HAS_PMEM2)
-using pmem_level = level<pmem, evict::any>;
-#endif
-
-template <class... Parts>
-std::unique_ptr<any_store> bind(chain_setup const& setup,
-                                format::catalog const& catalog,
-                                Parts... parts) {
-  using chain = tier_chain<Parts...>;
-  return std::make_unique<store<chain, prefetch::any>>(
-      chain{std::move(parts)...},
-      catalog.blocks(),
-      prefetch::any{{setup.prefetch}},
-      store_options{.placements = setup.placements});
+tier_entry const* find_tier(std::string_view name) {
+  auto const found = std::find_if(tier_table.begin(),
+                                  tier_table.end(),
+                                  [name](tier_entry const& one) { return one.name == name; });
+  return found == tier_table.end() ? nullptr : &*found;
 }
-
-dram_level make_dram(chain_setup const& setup) {
-  return {.memory = dram{setup.dram_bytes},
-          .evict = evict::any{{setup.evict}},
-          .expert_slots = setup.expert_slots};
-}
-home<nvme> make_home(chain_setup const& setup, format::catalog const& catalog) {
-  return {nvme{catalog.files(), setup.home}};
-}
-#if defined(TERRACE_HAS_PMEM2)
-pmem_level make_pmem(chain_setup const& setup) {
-  return {.memory = pmem{{.path = setup.pmem_path, .capacity_bytes = setup.pmem_bytes}},
-          .evict = evict::any{{setup.evict}},
-          .expert_slots = setup.chain->has_dram ? unlimited : setup.expert_slots};
-}
-#endif
 
 }  // namespace
 
-std::vector<std::string_view> chain_entry::tiers() const {
-  std::vector<std::string_view> names;
-  if (has_dram) { names.emplace_back("dram"); }
-  if (has_pmem) { names.emplace_back("pmem"); }
-  names.emplace_back("nvme");
-  return names;
+std::vector<tier_entry const*> chain_entry::tiers() const {
+  std::vector<tier_entry const*> all;
+  for (auto rest = name; all.empty() || all.back()->memory != tier_memory::file;) {
+    auto const dash = rest.find('-');
+    all.push_back(find_tier(rest.substr(0, dash)));
+    rest.remove_prefix(std::min(dash, rest.size() - 1) + 1);
+  }
+  return all;
+}
+
+bool chain_entry::has(std::string_view tier) const {
+  auto const all = tiers();
+  return std::any_of(
+      all.begin(), all.end(), [tier](tier_entry const* one) { return one->name == tier; });
+}
+
+bool chain_entry::needs_cuda() const {
+  auto const all = tiers();
+  return std::any_of(
+      all.begin(), all.end(), [](tier_entry const* one) { return one->component == "CUDA"; });
+}
+
+std::string_view chain_entry::lacks() const {
+  for (auto const* one : tiers()) {
+    if (!one->built) { return one->component; }
+  }
+  return {};
 }
 
 chain_entry const& find_chain(std::string_view name) {
@@ -68,27 +62,29 @@ chain_entry const& find_chain(std::string_view name) {
 }
 
 std::unique_ptr<any_store> make_store(chain_setup const& setup, format::catalog const& catalog) {
-  if (setup.chain->name == "dram-nvme") {
-    return bind(setup, catalog, make_dram(setup), make_home(setup, catalog));
+  auto const name = setup.chain->name;
+  if (auto const missing = setup.chain->lacks(); !missing.empty()) {
+    throw not_supported{"the chain " + std::string{name} + " needs " + std::string{missing} +
+                        ", which this build was made without; install it and build again"};
   }
+#if defined(TERRACE_HAS_CUDA)
+  if (setup.chain->needs_cuda()) { return make_cuda_store(setup, catalog); }
+#endif
+  if (name == "dram-nvme") { return bind(setup, catalog, {}, make_level<dram>(setup, 0)); }
 #if defined(TERRACE_HAS_PMEM2)
-  if (setup.chain->name == "dram-pmem-nvme") {
-    return bind(setup, catalog, make_dram(setup), make_pmem(setup), make_home(setup, catalog));
+  if (name == "dram-pmem-nvme") {
+    return bind(setup, catalog, {}, make_level<dram>(setup, 0), make_level<pmem>(setup, 1));
   }
-  if (setup.chain->name == "dram-pmem-nvme-exclusive") {
+  if (name == "dram-pmem-nvme-exclusive") {
     return bind(setup,
                 catalog,
-                make_dram(setup),
-                exclusive<pmem_level>{make_pmem(setup)},
-                make_home(setup, catalog));
+                {},
+                make_level<dram>(setup, 0),
+                exclusive<any_level<pmem>>{make_level<pmem>(setup, 1)});
   }
-  if (setup.chain->name == "pmem-nvme") {
-    return bind(setup, catalog, make_pmem(setup), make_home(setup, catalog));
-  }
+  if (name == "pmem-nvme") { return bind(setup, catalog, {}, make_level<pmem>(setup, 0)); }
 #endif
-  throw not_supported{
-      "the chain " + std::string{setup.chain->name} +
-      " needs libpmem2, which this build was made without; install it and build again"};
+  throw contract_error{"the chain " + std::string{name} + " is in the table but nothing makes it"};
 }
 
 }  // namespace terrace::runner

@@ -30,7 +30,8 @@ class engine {
 
   [[nodiscard]] chain_plan const& plan() const noexcept { return plan_; }
   [[nodiscard]] runtime::pipeline& pipeline() noexcept { return *pipeline_; }
-  /// Per tier from fast to home; staging counts under the fastest tier that is main memory.
+  /// Per tier from fast to home; staging counts under the fastest tier that is main memory, what
+  /// kernels work with under the fastest if it is a device's.
   [[nodiscard]] std::vector<observe::tier_counters> counters() const;
 
  private:

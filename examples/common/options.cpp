@@ -5,6 +5,7 @@
 #include "numbers.hpp"
 
 #include <terrace/core/named_choice.hpp>
+#include <terrace/dispatch/any.hpp>
 #include <terrace/evict/any.hpp>
 #include <terrace/prefetch/any.hpp>
 
@@ -24,6 +25,8 @@
 
 namespace terrace::runner {
 namespace {
+
+using runtime::compute_backend;
 
 std::vector<bench_item> parse_bench(std::string const& text) {
   std::vector<bench_item> items;
@@ -67,7 +70,10 @@ class parser {
     } catch (CLI::ParseError const& refused) {
       throw usage_error{std::string{refused.what()} + "; see --help"};
     }
-    if (!read_.list_chains) { check(); }
+    if (!read_.list_chains) {
+      choose_backend();
+      check();
+    }
     return std::move(read_);
   }
 
@@ -205,9 +211,15 @@ class parser {
                1,
                "Threads that compute (processors this process may use)",
                1024);
-    add_choice("--backend", {"cpu", "cuda", "kokkos"}, "What computes", [](std::size_t word) {
-      if (word != 0) { throw absent("--backend cuda and kokkos"); }
-    });
+    add_choice("--backend",
+               {"cpu", "cuda", "kokkos"},
+               "What computes (cuda where only a device reads the chain's fastest tier, else cpu)",
+               [this](std::size_t word) {
+                 if (word == 2) { throw absent("--backend kokkos"); }
+                 if (word == 1 && !has_cuda) { throw no_component("--backend cuda", "CUDA"); }
+                 read_.backend = word == 1 ? compute_backend::cuda : compute_backend::cpu;
+               });
+    add_number("--device", read_.device, 0, "CUDA device, counted from 0 (0)");
     add_choice(
         "--numerics",
         {"exact", "fast"},
@@ -220,29 +232,47 @@ class parser {
                  if (word > 1) { throw absent("--kv q8, k8v4, tq4 and tq3"); }
                  read_.half_kv = word == 1;
                });
-    add("--dispatch", "host", "Where experts are computed", [](std::string const& text) {
-      if (text == "device" || text == "auto" || text.starts_with("min-batch:")) {
-        throw absent("--dispatch device, min-batch and auto");
-      }
-      if (text != "host") {
-        throw usage_error{fmt::format("--dispatch: `{}` is not a choice; give host", text)};
-      }
-    });
+    add("--dispatch",
+        "device|host|min-batch:N|auto",
+        "Where experts are computed that the host can read too (device with --backend cuda)",
+        [this](std::string const& text) {
+          try {
+            static_cast<void>(dispatch::any{text});
+          } catch (contract_error const& refused) {
+            throw usage_error{std::string{"--dispatch: "} + refused.what()};
+          }
+          read_.dispatch = text;
+        });
   }
 
   void add_chain() {
     auto& chain = read_.chain;
     chain.name = chain_table.front().name;
     std::vector<std::string_view> names;
-    for (auto const& entry : chain_table) { names.push_back(entry.name); }
-    add_choice("--chain", names, "Which tiers, fast to slow", [&chain](std::size_t word) {
-      chain.name = chain_table[word].name;
-    });
+    for (auto const& entry : chain_table) {
+      if (entry.lacks().empty()) { names.push_back(entry.name); }
+    }
+    add("--chain",
+        fmt::format("{}", fmt::join(names, "|")),
+        "Which tiers, fast to slow",
+        [&chain, names](std::string const& text) {
+          auto const known = std::find_if(chain_table.begin(),
+                                          chain_table.end(),
+                                          [&](chain_entry const& one) { return one.name == text; });
+          if (known == chain_table.end()) {
+            throw usage_error{
+                fmt::format("--chain: `{}` is not a choice; give {}", text, list_of(names))};
+          }
+          if (auto const missing = known->lacks(); !missing.empty()) {
+            throw no_component("--chain " + text, missing);
+          }
+          chain.name = known->name;
+        });
     app_.add_flag("--list-chains", read_.list_chains, "List the chains and exit");
-    add_parsed("--dram",
-               "SIZE",
-               "Cap of main memory: 512MiB, 25% of what is free, or all (the default)",
-               chain.dram);
+    add_cap("vram", "Cap of the device's memory", chain.vram);
+    add_cap("unified", "Cap of managed memory, which is kept on the device", chain.unified);
+    add_cap("pinned", "Cap of main memory that the device reads too", chain.pinned);
+    add_cap("dram", "Cap of main memory", chain.dram);
     add("--pmem",
         "PATH[:SIZE]",
         "Persistent memory: a DAX device, or a file that is made or extended to SIZE",
@@ -262,6 +292,24 @@ class parser {
                chain.experts);
     add_policy("--evict", "Who leaves a full tier", chain.evict, evict::any::names, "oracle");
     add_policy("--prefetch", "What is fetched ahead", chain.prefetch, prefetch::any::names, "");
+  }
+  /// The size of a tier: a build without the tier says what it lacks.
+  void add_cap(std::string_view tier,
+               std::string const& help,
+               std::optional<size_request>& target) {
+    auto const name = fmt::format("--{}", tier);
+    auto const& entry = *std::find_if(
+        tier_table.begin(), tier_table.end(), [tier](auto const& one) { return one.name == tier; });
+    add(name,
+        "SIZE",
+        help + ": 512MiB, 25% of what is free, or all (the default)",
+        [name, &entry, &target](std::string const& text) {
+          if (!entry.built) { throw no_component(name, entry.component); }
+          target = size_request::parse(text);
+          if (!target) {
+            throw usage_error{fmt::format("{}: `{}` is not a SIZE (see --help)", name, text)};
+          }
+        });
   }
   void add_policy(std::string const& name,
                   std::string const& help,
@@ -312,15 +360,19 @@ class parser {
 
   /// Spellings of the contract that this build cannot honour: known, so that the sentence says why.
   void add_absent() {
-    for (std::string const name : {"--vram", "--pinned", "--unified", "--nvme", "--draft"}) {
+    for (std::string const name : {"--nvme", "--draft"}) {
       add(name, "", "(not in this build)", [name](std::string const&) { throw absent(name); });
     }
   }
   static not_supported absent(std::string const& what) {
     return not_supported{
         what +
-        ": not in this build, which computes on the CPU and reads the model file as it is; "
-        "it belongs to a later version"};
+        ": not in this version, which reads the model file where it is; it belongs to a "
+        "later one"};
+  }
+  static not_supported no_component(std::string const& what, std::string_view component) {
+    return not_supported{
+        fmt::format("{}: this build has no {}; install it and build again", what, component)};
   }
 
   [[nodiscard]] bool given(char const* name) const { return app_.count(name) > 0; }
@@ -332,6 +384,12 @@ class parser {
         throw usage_error{fmt::format("{} has no effect {}; leave it out", name, reason)};
       }
     }
+  }
+
+  void choose_backend() {
+    if (given("--backend")) { return; }
+    bool const host = find_chain(read_.chain.name).fastest().host_reads;
+    read_.backend = host ? compute_backend::cpu : compute_backend::cuda;
   }
 
   void check() const {
@@ -421,17 +479,41 @@ class parser {
 
   void check_chain() const {
     auto const& chain = find_chain(read_.chain.name);
-    if (!chain.has_dram) {
-      refuse({"--dram"}, fmt::format("with --chain {}, which has no dram level", chain.name));
-    }
-    if (!chain.has_pmem) {
+    for (auto const& tier : tier_table) {
+      if (tier.memory == tier_memory::file || chain.has(tier.name)) { continue; }
+      auto const option = fmt::format("--{}", tier.name);
       refuse(
-          {"--pmem"},
-          fmt::format("with --chain {}, which has no pmem level (see --list-chains)", chain.name));
+          {option.c_str()},
+          fmt::format(
+              "with --chain {}, which has no {} level (see --list-chains)", chain.name, tier.name));
     }
-    if (chain.has_pmem && !read_.chain.pmem) {
+    if (chain.has("pmem") && !read_.chain.pmem) {
       throw usage_error{fmt::format("--chain {} needs --pmem PATH[:SIZE]", chain.name)};
     }
+    check_backend(chain);
+  }
+
+  void check_backend(chain_entry const& chain) const {
+    auto const& tier = chain.fastest();
+    if (read_.backend == compute_backend::cuda) {
+      if (tier.device_reads) { return; }
+      throw usage_error{fmt::format(
+          "--backend cuda cannot compute with --chain {}: a device does not read {}; choose a "
+          "chain whose first tier is vram, unified or pinned",
+          chain.name,
+          tier.name)};
+    }
+    if (!tier.host_reads) {
+      throw usage_error{fmt::format(
+          "--backend cpu cannot compute with --chain {}: the host does not read {}; leave it out, "
+          "or choose another chain",
+          chain.name,
+          tier.name)};
+    }
+    if (given("--dispatch") && read_.dispatch != "host") {
+      refuse({"--dispatch"}, "with the cpu backend, which computes everything on the host");
+    }
+    if (!chain.needs_cuda()) { refuse({"--device"}, "without a CUDA device in the chain"); }
   }
 
   options read_;

@@ -5,12 +5,14 @@
 
 #include <terrace/core/error.hpp>
 #include <terrace/core/numerics.hpp>
+#include <terrace/runtime/pipeline.hpp>
 #include <terrace/runtime/sampler.hpp>
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace terrace::runner {
@@ -37,12 +39,19 @@ struct prompt_options {
 /// The chain, its sizes and its policies.
 struct chain_options {
   std::string name;
-  std::optional<size_request> dram;
-  std::optional<sized_path> pmem;
-  std::vector<std::string> place;
-  std::optional<slot_request> experts;
-  std::optional<std::string> evict;
-  std::optional<std::string> prefetch;
+  std::optional<size_request> vram{}, unified{}, pinned{}, dram{};
+  std::optional<sized_path> pmem{};
+  std::vector<std::string> place{};
+  std::optional<slot_request> experts{};
+  std::optional<std::string> evict{};
+  std::optional<std::string> prefetch{};
+
+  bool buffered = false;  ///< the model file is read through the page cache
+
+  /// The cap of a tier that has one, by its name.
+  [[nodiscard]] std::optional<size_request> cap_of(std::string_view tier) const {
+    return tier == "vram" ? vram : tier == "unified" ? unified : tier == "pinned" ? pinned : dram;
+  }
 };
 
 struct output_options {
@@ -67,7 +76,10 @@ struct options {
   int context = 0;  ///< 0: what the run needs
   int threads = 0;  ///< 0: the processors this process may use
   numerics mode = numerics::fast;
-  std::optional<bool> half_kv;  ///< f16 or f32; unset: f32 under exact, else f16
+  runtime::compute_backend backend = runtime::compute_backend::cpu;
+  int device = 0;                   ///< of the cuda backend and of tiers that belong to one
+  std::string dispatch = "device";  ///< of the cuda backend
+  std::optional<bool> half_kv;      ///< f16 or f32; unset: f32 under exact, else f16
   chain_options chain;
   output_options output;
   std::optional<std::filesystem::path> nll_text;

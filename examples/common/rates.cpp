@@ -127,7 +127,7 @@ expected_rates count_token_bytes(runtime::requirements const& needs, runtime::pl
 }
 
 expected_rates measure_rates(format::catalog const& catalog, chain_plan const& plan) {
-  auto rates = count_token_bytes(plan.needs, plan.memory);
+  auto rates = count_token_bytes(plan.needs, plan.fastest().memory);
   rates.memory_bytes_per_s = measure_memory_rate(plan.pipeline.threads);
   rates.home_bytes_per_s = home_rate(catalog, plan.setup.home);
   return rates;

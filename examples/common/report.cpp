@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <cstddef>
+#include <string_view>
 #include <utility>
 
 namespace terrace::runner {
@@ -13,17 +15,22 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+std::string_view name_of(runtime::compute_backend backend) {
+  return backend == runtime::compute_backend::cuda ? "cuda" : "cpu";
+}
+
 json plan_json(chain_plan const& plan) {
   auto const& needs = plan.needs;
-  auto const& memory = plan.memory;
-  json out{{"tier", plan.setup.chain->fastest()},
-           {"capacity_bytes", plan.capacity_bytes},
+  auto const& [tier, capacity_bytes, memory] = plan.fastest();
+  json out{{"tier", tier->name},
+           {"capacity_bytes", capacity_bytes},
            {"minimum_bytes", memory.minimum_bytes},
            {"predicted_peak_bytes", memory.predicted_peak_bytes},
            {"pinned_bytes", memory.pinned_bytes},
            {"state_bytes", memory.state_bytes},
            {"recurrent_bytes", needs.recurrent_bytes},
            {"staging_bytes", memory.staging_bytes},
+           {"compute_bytes", memory.compute_bytes},
            {"cache_bytes", memory.cache_bytes},
            {"dense_bytes", needs.dense_bytes()},
            {"expert_bytes", needs.all_expert_bytes()},
@@ -35,7 +42,17 @@ json plan_json(chain_plan const& plan) {
            {"kv", plan.pipeline.half_kv ? "f16" : "f32"},
            {"evict", plan.setup.evict},
            {"prefetch", plan.setup.prefetch}};
-  if (plan.setup.chain->has_pmem) { out["pmem_bytes"] = plan.setup.pmem_bytes; }
+  if (plan.pipeline.backend == runtime::compute_backend::cuda) {
+    out["device"] = plan.setup.device;
+    out["dispatch"] = plan.pipeline.dispatch;
+  }
+  for (auto const& level : plan.levels) {
+    out["levels"].push_back({{"tier", level.tier->name},
+                             {"capacity_bytes", level.capacity_bytes},
+                             {"minimum_bytes", level.memory.minimum_bytes},
+                             {"predicted_peak_bytes", level.memory.predicted_peak_bytes}});
+    if (level.tier->memory == tier_memory::persistent) { out["pmem_bytes"] = level.capacity_bytes; }
+  }
   return out;
 }
 
@@ -67,6 +84,13 @@ json tier_json(observe::tier_counters const& tier) {
           {"stall_s", tier.stall_s()}};
 }
 
+/// Who computes, for people.
+std::string computing(chain_plan const& plan) {
+  if (plan.pipeline.backend == runtime::compute_backend::cpu) { return "computed on the host"; }
+  return fmt::format(
+      "computed on CUDA device {} (dispatch {})", plan.setup.device, plan.pipeline.dispatch);
+}
+
 json nll_json(likelihood const& nll) {
   json windows = json::array();
   for (auto const& window : nll.windows) {
@@ -79,7 +103,7 @@ json nll_json(likelihood const& nll) {
 
 std::string to_json(run_report const& report, chain_plan const& plan, expected_rates const* rates) {
   json out{{"model", report.model},
-           {"backend", "cpu"},
+           {"backend", name_of(plan.pipeline.backend)},
            {"chain", report.chain},
            {"prompt_ids", report.prompt_ids},
            {"ids", report.ids},
@@ -98,9 +122,10 @@ std::string to_json(run_report const& report, chain_plan const& plan, expected_r
 
 std::string describe(chain_plan const& plan) {
   auto const& needs = plan.needs;
-  auto const& memory = plan.memory;
-  std::string text = fmt::format("chain {}, {} numerics, {} threads, context of {} tokens\n\n",
+  auto const& [tier, capacity_bytes, memory] = plan.fastest();
+  std::string text = fmt::format("chain {}, {}, {} numerics, {} threads, context of {} tokens\n\n",
                                  plan.setup.chain->name,
+                                 computing(plan),
                                  name_of(plan.pipeline.mode),
                                  plan.pipeline.threads,
                                  needs.context_tokens);
@@ -108,8 +133,8 @@ std::string describe(chain_plan const& plan) {
     text += fmt::format("{:<18} {:>12}  {}\n", name, format_size(bytes), note);
   };
   auto const streamed = needs.dense_bytes() - std::min(needs.dense_bytes(), memory.pinned_bytes);
-  text += fmt::format("{} ({})\n", plan.setup.chain->fastest(), plan.setup.evict);
-  row("  capacity", plan.capacity_bytes, "");
+  text += fmt::format("{} ({})\n", tier->name, plan.setup.evict);
+  row("  capacity", capacity_bytes, "");
   row("  smallest", memory.minimum_bytes, "that works");
   row("  pinned", memory.pinned_bytes, streamed == 0 ? "all dense weights" : "dense weights");
   row("  sequence state",
@@ -119,13 +144,24 @@ std::string describe(chain_plan const& plan) {
                                       : fmt::format(", {} of it recurrent, in f32 and of one size",
                                                     format_size(needs.recurrent_bytes))));
   row("  staging", memory.staging_bytes, "for reads that cannot land in place");
+  if (memory.compute_bytes > 0) { row("  kernels", memory.compute_bytes, "activations, logits"); }
   row("  cache",
       memory.cache_bytes,
       needs.experts > 0 ? fmt::format("{} expert slots", memory.expert_slots) : "streamed layers");
   row("  predicted peak", memory.predicted_peak_bytes, "");
-  if (plan.setup.chain->has_pmem && plan.setup.chain->has_dram) {
-    text += "pmem\n";
-    row("  capacity", plan.setup.pmem_bytes, plan.setup.pmem_path.string());
+  for (std::size_t level = 1; level < plan.levels.size(); ++level) {
+    auto const& lower = plan.levels[level];
+    bool const stored = lower.tier->memory == tier_memory::persistent;
+    text += fmt::format("{}\n", lower.tier->name);
+    row("  capacity", lower.capacity_bytes, stored ? plan.setup.pmem_path.string() : "");
+    if (lower.memory.staging_bytes > 0) {
+      row("  staging", lower.memory.staging_bytes, "for reads that cannot land in place");
+    }
+    row("  predicted peak", lower.memory.predicted_peak_bytes, "");
+  }
+  if (plan.uncapped_staging_bytes > 0) {
+    text += "main memory\n";
+    row("  staging", plan.uncapped_staging_bytes, "for reads that cannot land in place");
   }
   text += "nvme\n";
   if (needs.experts > 0) {
@@ -144,16 +180,18 @@ std::string describe(chain_plan const& plan) {
 }
 
 std::string summarise(chain_plan const& plan) {
+  auto const& [tier, capacity_bytes, memory] = plan.fastest();
   return fmt::format(
-      "plan: {} peaks at {} of {} ({} pinned, {} state, {} staging); chain {}, evict {}, prefetch "
-      "{}",
-      plan.setup.chain->fastest(),
-      format_size(plan.memory.predicted_peak_bytes),
-      format_size(plan.capacity_bytes),
-      format_size(plan.memory.pinned_bytes),
-      format_size(plan.memory.state_bytes),
-      format_size(plan.memory.staging_bytes),
+      "plan: {} peaks at {} of {} ({} pinned, {} state, {} staging); chain {}, {}, evict {}, "
+      "prefetch {}",
+      tier->name,
+      format_size(memory.predicted_peak_bytes),
+      format_size(capacity_bytes),
+      format_size(memory.pinned_bytes),
+      format_size(memory.state_bytes),
+      format_size(memory.staging_bytes),
       plan.setup.chain->name,
+      computing(plan),
       plan.setup.evict,
       plan.setup.prefetch);
 }

@@ -2,6 +2,7 @@
 #include "runner.hpp"
 
 #include "bench.hpp"
+#include "capacity.hpp"
 #include "engine.hpp"
 #include "family.hpp"
 #include "generation.hpp"
@@ -116,7 +117,7 @@ class session {
     auto const model = read_paper_model(wanted_.model, options, counted_bytes);
     auto const plan = plan_on_paper(model.needs, wanted_.chain, options);
     check(plan);
-    auto rates = count_token_bytes(plan.needs, plan.memory);
+    auto rates = count_token_bytes(plan.needs, plan.fastest().memory);
     rates.memory_bytes_per_s = measure_memory_rate(options.threads);
     print_plan(plan, rates, describe(model), files);
   }
@@ -130,7 +131,10 @@ class session {
 
   [[nodiscard]] runtime::pipeline_options pipeline_options(int context_limit) const {
     bool const exact = wanted_.mode == numerics::exact;
-    return {.mode = wanted_.mode,
+    return {.backend = wanted_.backend,
+            .device = wanted_.device,
+            .dispatch = wanted_.dispatch,
+            .mode = wanted_.mode,
             .threads = wanted_.threads > 0 ? wanted_.threads : usable_processors(),
             .context_tokens = choose_context(wanted_, inputs_, context_limit),
             .half_kv = wanted_.half_kv.value_or(!exact),
@@ -153,7 +157,7 @@ class session {
                      progress.bytes(done, total);
                    }};
     report_.load_s = since_start_.seconds();
-    mark(files, "load", start, plan.memory.pinned.size());
+    mark(files, "load", start, plan.fastest().memory.pinned.size());
     return machine;
   }
 
@@ -321,7 +325,11 @@ class session {
 std::string list_chains() {
   std::string text;
   for (auto const& entry : chain_table) {
-    text += fmt::format("{:<26} {}\n", entry.name, entry.description);
+    auto const missing = entry.lacks();
+    text += fmt::format("{:<26} {}{}\n",
+                        entry.name,
+                        entry.description,
+                        missing.empty() ? "" : fmt::format(" (this build has no {})", missing));
   }
   return text;
 }

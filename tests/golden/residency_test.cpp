@@ -70,7 +70,7 @@ class comparison {
       INFO("tier " << tier.name);
       if (tier.capacity_bytes != 0) { CHECK(tier.peak_bytes <= tier.capacity_bytes); }
     }
-    CHECK(tiers.front().peak_bytes <= model.engine().plan().memory.predicted_peak_bytes);
+    CHECK(tiers.front().peak_bytes <= model.engine().plan().fastest().memory.predicted_peak_bytes);
     return tiers.front();
   }
 

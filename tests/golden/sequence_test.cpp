@@ -81,7 +81,7 @@ void check_snapshots(setup const& how, std::filesystem::path const& weights) {
   model.pipeline().restore(kept);
   CHECK(model.append(other) == after_other);
   CHECK(model.engine().counters().front().peak_bytes <=
-        model.engine().plan().memory.predicted_peak_bytes);
+        model.engine().plan().fastest().memory.predicted_peak_bytes);
 
   auto straight = beginning;
   straight.insert(straight.end(), other.begin(), other.end());
@@ -106,7 +106,8 @@ TEST_CASE("a snapshot is room that the plan counts", "[golden]") {
   running_model without{weights, {.context_tokens = 64}};
   running_model with{weights, {.context_tokens = 64, .snapshots = 2}};
   // One page holds 64 tokens, so a snapshot takes as much as the sequence.
-  CHECK(with.engine().plan().memory.state_bytes == 3 * without.engine().plan().memory.state_bytes);
+  CHECK(with.engine().plan().fastest().memory.state_bytes ==
+        3 * without.engine().plan().fastest().memory.state_bytes);
 }
 
 TEST_CASE("a snapshot of another model is refused", "[golden]") {

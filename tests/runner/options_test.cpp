@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
+#include "tiers.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -228,25 +230,47 @@ TEST_CASE("options that others leave without effect are usage errors", "[runner]
 
 TEST_CASE("options of later versions are refused by a sentence that says so", "[runner]") {
   for (std::vector<char const*> const& arguments :
-       std::vector<std::vector<char const*>>{{"--vram", "8GiB"},
-                                             {"--pinned", "8GiB"},
-                                             {"--unified", "8GiB"},
-                                             {"--nvme", "/a,/b"},
+       std::vector<std::vector<char const*>>{{"--nvme", "/a,/b"},
                                              {"--draft", "d.gguf"},
-                                             {"--backend", "cuda"},
                                              {"--backend", "kokkos"},
                                              {"--kv", "q8"},
-                                             {"--kv", "tq3"},
-                                             {"--dispatch", "auto"},
-                                             {"--dispatch", "min-batch:4"},
-                                             {"--dispatch", "device"}}) {
+                                             {"--kv", "tq3"}}) {
     CAPTURE(arguments.front(), arguments.back());
-    CHECK_THROWS_WITH(parse_run(arguments), ContainsSubstring("later version"));
+    CHECK_THROWS_WITH(parse_run(arguments), ContainsSubstring("later one"));
     CHECK_THROWS_AS(parse_run(arguments), not_supported);
   }
   CHECK_THROWS_WITH(parse_run({"--evict", "oracle"}), ContainsSubstring("terrace-replay"));
-  CHECK_THROWS_AS(parse_run({"--dispatch", "moon"}), usage_error);
   CHECK(parse({"-m", "m", "--plan"}).plan_only);
+}
+
+TEST_CASE("options of a device are refused by a build without CUDA", "[runner]") {
+  if (terrace::runner::has_cuda) { SKIP("this build has CUDA"); }
+  for (std::vector<char const*> const& arguments :
+       std::vector<std::vector<char const*>>{{"--vram", "8GiB"},
+                                             {"--pinned", "8GiB"},
+                                             {"--unified", "8GiB"},
+                                             {"--backend", "cuda"},
+                                             {"--chain", "vram-nvme"},
+                                             {"--chain", "unified-pinned-nvme"}}) {
+    CAPTURE(arguments.front(), arguments.back());
+    CHECK_THROWS_WITH(parse_run(arguments), ContainsSubstring("this build has no CUDA"));
+    CHECK_THROWS_AS(parse_run(arguments), not_supported);
+  }
+}
+
+TEST_CASE("on the host every expert is computed there", "[runner]") {
+  CHECK(parse_run({"--dispatch", "host"}).dispatch == "host");
+  for (char const* how : {"device", "auto", "min-batch:4"}) {
+    CAPTURE(how);
+    CHECK_THROWS_WITH(parse_run({"--dispatch", how}),
+                      ContainsSubstring("--dispatch has no effect"));
+    CHECK_THROWS_AS(parse_run({"--dispatch", how}), usage_error);
+  }
+  for (char const* how : {"moon", "min-batch:0", "min-batch:", "min-batch:x"}) {
+    CAPTURE(how);
+    CHECK_THROWS_AS(parse_run({"--dispatch", how}), usage_error);
+  }
+  CHECK_THROWS_AS(parse_run({"--device", "0"}), usage_error);
 }
 
 TEST_CASE("modes that need no prompt run without one", "[runner]") {

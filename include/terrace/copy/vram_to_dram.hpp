@@ -24,7 +24,7 @@ struct copy_path<vram, dram> {
   static ticket start(
       vram& from, vram::handle source, dram& to, dram::handle at, std::size_t bytes) {
     auto& lane = from.lane();
-    return lane.ring().start(std::make_unique<copy::detail::staged_to_host>(
+    return lane.ring().start(std::make_unique<copy::detail::staged_to_host<>>(
         lane,
         to.address(at),
         from.address(source),

@@ -26,13 +26,7 @@ struct setup {
   int context_tokens = 1536;
   int prefill_chunk = 256;
   int snapshots = 0;
-  runner::chain_options chain{.name = "dram-nvme",
-                              .dram = {},
-                              .pmem = {},
-                              .place = {},
-                              .experts = {},
-                              .evict = {},
-                              .prefetch = {}};
+  runner::chain_options chain{.name = "dram-nvme"};
 };
 
 /// A model bound to a chain in this process.

@@ -57,19 +57,37 @@ class staged_from_host final : public host_staging {
   }
 };
 
+/// How bytes leave the ring for plain memory.
+struct plain_store {
+  void operator()(std::byte* to, std::byte const* from, std::size_t bytes) const noexcept {
+    std::memcpy(to, from, bytes);
+  }
+};
+
+/// `Store(to, from, bytes)` puts bytes of the ring in their place.
+template <class Store = plain_store>
 class staged_to_host final : public host_staging {
  public:
-  using host_staging::host_staging;
+  staged_to_host(device_lane& lane,
+                 std::byte* host,
+                 std::byte* device,
+                 copy_words const& words,
+                 Store store = {})
+      : host_staging{lane, host, device, words}, store_{store} {}
+
   [[nodiscard]] ticket bring(std::span<std::byte> slot, std::vector<staged_part>& parts) override {
     parts.push_back(next(slot, device_));
     return copy_parts_down(*lane_, parts, words_);
   }
   [[nodiscard]] ticket move_on(std::span<staged_part const> parts) override {
     for (auto const& part : parts) {
-      std::memcpy(host_ + (part.block - device_), part.staged, part.bytes);
+      store_(host_ + (part.block - device_), part.staged, part.bytes);
     }
     return {};
   }
+
+ private:
+  Store store_;
 };
 
 }  // namespace terrace::copy::detail
