@@ -16,7 +16,7 @@
 namespace terrace::kernel::cuda {
 namespace {
 
-constexpr std::size_t experts = 5, top_k = 2, width = 256, inner = 288, tokens = 3;
+constexpr std::size_t experts = 5, top_k = 2, width = 256, inner = 288;
 
 /// A layer whose three matrices have different types, its experts' blocks one after the other.
 struct layer_of_experts {
@@ -64,6 +64,7 @@ std::vector<double> times(std::vector<float> const& w,
 struct experiment {
   numerics mode = numerics::exact;
   quant_type up_type = quant_type::mxfp4;
+  std::size_t tokens = 3;
   test_device device;
   test::generator random{19};
   layer_of_experts layer{random, up_type};
@@ -126,7 +127,7 @@ deviation deviation_of(experiment const& run,
                        std::vector<expert_id> const& ids,
                        std::vector<float> const& gates) {
   deviation found;
-  for (std::size_t t = 0; t < tokens; ++t) {
+  for (std::size_t t = 0; t < run.tokens; ++t) {
     std::vector<double> expected(width, 0.5);
     for (std::size_t s = 0; s < top_k; ++s) {
       auto const expert = static_cast<std::size_t>(ids[t * top_k + s]);
@@ -152,10 +153,18 @@ deviation deviation_of(experiment const& run,
 
 TEST_CASE("fast experts give what plain loops give as far as rounded inputs allow",
           "[kernel][cuda]") {
-  // Gate and up of one type are multiplied together, of two types one after the other.
-  experiment run{.mode = numerics::fast, .up_type = GENERATE(quant_type::q4_k, quant_type::mxfp4)};
-  auto const ids = ids_of({4, 1, 1, 3, 3, 4});  // experts that two tokens chose, too
-  std::vector<float> const gates{0.5F, 0.25F, 1.0F, 0.125F, 0.75F, 0.5F};
+  // Gate and up of one type are multiplied together, of two types one after the other. Three tokens
+  // are codes; many are sorted, and one expert gets more than a tile of their pairs.
+  experiment run{.mode = numerics::fast,
+                 .up_type = GENERATE(quant_type::q4_k, quant_type::mxfp4),
+                 .tokens = GENERATE(3U, 150U)};
+  auto ids = ids_of({4, 1, 1, 3, 3, 4});
+  std::vector<float> gates{0.5F, 0.25F, 1.0F, 0.125F, 0.75F, 0.5F};
+  for (std::size_t t = 3; t < run.tokens; ++t) {
+    ids.push_back(expert_id{1});
+    ids.push_back(expert_id{static_cast<std::uint32_t>(2 + t % 3)});
+    gates.insert(gates.end(), {0.5F, 0.25F});
+  }
   run.compute(ids, {0, 1, 2, 3, 4});
   auto const found = deviation_of(run, run.combined(ids, gates), ids, gates);
   CHECK(found.largest > 1);
@@ -180,18 +189,25 @@ TEST_CASE("experts that come in parts give the bits of experts that are all here
           "[kernel][cuda]") {
   auto const mode = GENERATE(numerics::exact, numerics::fast);
   auto const up_type = GENERATE(quant_type::q4_k, quant_type::mxfp4);
-  auto const ids = ids_of({4, 1, 0, 3, 3, 2});
-  experiment whole{.mode = mode, .up_type = up_type};
+  std::size_t const tokens = GENERATE(3U, 12U);
+  std::vector<std::uint32_t> numbers{4, 1, 0, 3, 3, 2};
+  for (std::uint32_t t = 3; t < tokens; ++t) {
+    numbers.insert(numbers.end(), {t % 5, (t + 1) % 5});
+  }
+  auto const ids = ids_of(numbers);
+  experiment whole{.mode = mode, .up_type = up_type, .tokens = tokens};
   whole.compute(ids, {0, 1, 2, 3, 4});
-  experiment parts{.mode = mode, .up_type = up_type};
+  experiment parts{.mode = mode, .up_type = up_type, .tokens = tokens};
   parts.compute(ids, {1, 3});
   parts.compute(ids, {0, 2, 4});
   CHECK(test::same_bits(whole.device.download(whole.rows), parts.device.download(parts.rows)));
 }
 
 TEST_CASE("an expert id that does not exist is reported with its layer", "[kernel][cuda]") {
-  experiment run{.mode = GENERATE(numerics::exact, numerics::fast)};
-  run.compute(ids_of({4, 1, 0, 99, 3, 2}), {0, 1, 2, 3, 4});
+  experiment run{.mode = GENERATE(numerics::exact, numerics::fast), .tokens = GENERATE(3U, 9U)};
+  std::vector<std::uint32_t> numbers{4, 1, 0, 99, 3, 2};
+  while (numbers.size() < run.tokens * top_k) { numbers.insert(numbers.end(), {4, 1}); }
+  run.compute(ids_of(numbers), {0, 1, 2, 3, 4});
   auto const fault = run.first_fault();
   CHECK(fault.kind == device_fault::bad_expert);
   CHECK(fault.layer == 7);

@@ -108,6 +108,22 @@ TEST_CASE("fast products of every type agree with double sums as rounded inputs 
   }
 }
 
+TEST_CASE("fast products of many tokens and rows cover every tile", "[kernel][cuda]") {
+  test_device device;
+  test::generator random{8};
+  auto const type =
+      GENERATE(quant_type::q4_k, quant_type::mxfp4, quant_type::mxfp4_packed, quant_type::bf16);
+  std::size_t const cols = test::fitting_cols(type, 180);
+  std::size_t const tokens = GENERATE(64U, 131U);
+  constexpr std::size_t rows = 259;
+  auto const w = test::random_matrix(type, rows, cols, random);
+  auto const x = test::random_floats(random, tokens * cols);
+  CHECK(
+      wrong_fast(
+          product(device, w, x, tokens, numerics::fast), test::decoded(w.view()), x, rows, cols) ==
+      0);
+}
+
 TEST_CASE("a token's fast products have the same bits alone and among up to eight",
           "[kernel][cuda]") {
   test_device device;

@@ -8,9 +8,11 @@
 #include <terrace/kernel/cuda/detail/combine_experts.cuh>
 #include <terrace/kernel/cuda/detail/exact_experts.cuh>
 #include <terrace/kernel/cuda/detail/launch_coded.cuh>
+#include <terrace/kernel/cuda/detail/tensor_experts.cuh>
 #include <terrace/kernel/cuda/expert_ffn.hpp>
 #include <terrace/shim/cuda.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -43,7 +45,11 @@ std::size_t expert_scratch_bytes(numerics mode,
   if (detail::takes_codes(mode, shape, tokens)) {
     return detail::coded_scratch(shape, pairs).bytes;
   }
-  return 2 * pairs * shape.gate.rows * sizeof(float);
+  std::size_t const exact = 2 * pairs * shape.gate.rows * sizeof(float);
+  if (detail::takes_halves(mode, shape, tokens)) {
+    return std::max(exact, detail::tensor_scratch{shape, pairs}.bytes);
+  }
+  return exact;
 }
 
 void expert_rows(stream_ref on,
@@ -64,6 +70,8 @@ void expert_rows(stream_ref on,
   detail::expert_call const call{on, shape, table, x, ids, rows, scratch, fault};
   if (detail::takes_codes(x.mode, shape, x.tokens)) {
     detail::coded_expert_rows(call);
+  } else if (detail::takes_halves(x.mode, shape, x.tokens) && detail::multiplies_halves()) {
+    detail::tensor_expert_rows(call);
   } else {
     detail::exact_expert_rows(call);
   }

@@ -49,14 +49,15 @@ struct device_fault {
 /// in both numerics; enqueues on `on`. Rows of absent experts stay as they are: a later call with
 /// another table fills them. A row's bits depend on its expert, its token and the numerics (`fast`:
 /// also on whether there are more than most_coded_tokens), on nothing else. Under `fast`, up to
-/// most_coded_tokens and the gated rows between are codes if all three types take them, as in
-/// matmul.
+/// most_coded_tokens and the gated rows between are codes, and more are bfloat16, if all three
+/// types take them, as in matmul.
 ///
 /// Shapes: table [experts]; x [tokens, d_model]; ids [tokens, top_k]; scratch as above; all on the
 ///         device.
 /// Errors: contract_error when widths disagree or on the host's stream; cuda_error, device_lost. An
 ///         id of `experts` or more is skipped and written to `fault`.
-/// Cost:   an expert is read once for each pair that chose it; as codes, once for 128 pairs.
+/// Cost:   an expert is read once for each pair that chose it; under
+///         `fast` once for 128 pairs that chose it.
 void expert_rows(stream_ref on,
                  expert_shape const& shape,
                  expert_entry const* table,

@@ -7,6 +7,7 @@
 #include <terrace/core/error.hpp>
 #include <terrace/kernel/cuda/detail/coded_product.cuh>
 #include <terrace/kernel/cuda/detail/exact_product.cuh>
+#include <terrace/kernel/cuda/detail/tensor_product.cuh>
 #include <terrace/kernel/cuda/matmul.hpp>
 
 #include <string>
@@ -36,6 +37,25 @@ inline void coded_matmul(stream_ref on, matrix_view const& w, activations const&
   });
 }
 
+/// Products with bfloat16 inputs on tensor cores.
+inline void tensor_matmul(stream_ref on, matrix_view const& w, activations const& x, float* y) {
+  tensor_matrix const work{
+      weights_of(w), x.halves, x.pitch, static_cast<std::uint32_t>(x.tokens), y};
+  auto const across = static_cast<unsigned>((w.rows + tile_matrix_rows - 1) / tile_matrix_rows);
+  auto const tiles = static_cast<unsigned>((x.tokens + tile_inputs - 1) / tile_inputs);
+  with_type(w.type, [&](auto type) {
+    constexpr quant_type kind = decltype(type)::value;
+    if constexpr (tensor_type<kind>) {
+      shim::launch(tensor_matrix_kernel<kind>,
+                   {.grid = dim3{across, tiles},
+                    .block = tile_threads,
+                    .shared_bytes = tile_segment<kind>::shared_bytes},
+                   on,
+                   work);
+    }
+  });
+}
+
 }  // namespace detail
 
 void matmul(stream_ref on, matrix_view const& w, activations const& x, float* y) {
@@ -46,6 +66,10 @@ void matmul(stream_ref on, matrix_view const& w, activations const& x, float* y)
   if (w.rows * x.tokens == 0) { return; }
   if (x.codes != nullptr && detail::takes_codes(w.type, w.grid)) {
     detail::coded_matmul(on, w, x, y);
+    return;
+  }
+  if (x.halves != nullptr && detail::takes_halves(w.type, w.grid) && detail::multiplies_halves()) {
+    detail::tensor_matmul(on, w, x, y);
     return;
   }
   detail::exact_work const work{.w = detail::weights_of(w),

@@ -110,19 +110,19 @@ struct gated_work {
 };
 
 /// Rows that one block of threads takes at a time: what shares a scale when encoded.
-inline constexpr unsigned tile_rows = code_columns;
+inline constexpr unsigned gated_rows = code_columns;
 
-/// Tiles of `tile_rows` rows, which the blocks of the grid take in turn; each warp does its share
+/// Tiles of `gated_rows` rows, which the blocks of the grid take in turn; each warp does its share
 /// of a tile, then one warp per input encodes it.
 template <quant_type Type, unsigned Tokens>
 struct gated_jobs {
-  static constexpr unsigned warp_rows = tile_rows / stream_warps;
+  static constexpr unsigned warp_rows = gated_rows / stream_warps;
   gated_work const& work;
   pair_groups const& pairs;
-  float (&hidden)[Tokens][tile_rows];
+  float (&hidden)[Tokens][gated_rows];
 
   [[nodiscard]] __device__ __forceinline__ unsigned tiles() const {
-    return (work.gate.rows + tile_rows - 1) / tile_rows;
+    return (work.gate.rows + gated_rows - 1) / gated_rows;
   }
   [[nodiscard]] __device__ __forceinline__ unsigned tile(unsigned job) const {
     return blockIdx.x + job / warp_rows * gridDim.x;
@@ -134,7 +134,7 @@ struct gated_jobs {
     return threadIdx.x / warp_threads * warp_rows + job % warp_rows;
   }
   [[nodiscard]] __device__ __forceinline__ std::uint32_t row(unsigned job) const {
-    return tile(job) % tiles() * tile_rows + row_in_tile(job);
+    return tile(job) % tiles() * gated_rows + row_in_tile(job);
   }
 
   [[nodiscard]] __device__ unsigned count() const {
@@ -183,7 +183,7 @@ static __global__ void __launch_bounds__(stream_threads, stream_blocks<Tokens>)
     coded_gate_kernel(gated_work work, pair_window window) {
   __shared__ pair_groups pairs;
   __shared__ typename units<Type>::tables tables;
-  __shared__ float hidden[Tokens][tile_rows];
+  __shared__ float hidden[Tokens][gated_rows];
   tables.fill();
   pairs.fill<Tokens>(window);
   std::byte* const ring = dynamic_shared<std::byte>() +

@@ -62,7 +62,7 @@ inline void launch_coded_gate(expert_call const& call,
     constexpr quant_type kind = decltype(one)::value;
     constexpr unsigned most = decltype(tokens)::value;
     std::size_t const jobs =
-        (work.gate.rows + tile_rows - 1) / tile_rows * stream_warps * window.count;
+        (work.gate.rows + gated_rows - 1) / gated_rows * stream_warps * window.count;
     shim::launch(coded_gate_kernel<kind, most>,
                  {.grid = stream_grid<most>(jobs),
                   .block = stream_threads,
