@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace terrace::golden {
 
 /// How a model is run in a test; the defaults keep everything in main memory.
 struct setup {
+  runtime::compute_backend backend = runtime::compute_backend::cpu;
+  std::string dispatch = "device";
   numerics mode = numerics::exact;
   int threads = 1;
   int context_tokens = 1536;
@@ -37,7 +40,10 @@ class running_model {
         engine_{catalog_,
                 runner::plan_chain(catalog_,
                                    how.chain,
-                                   {.mode = how.mode,
+                                   {.backend = how.backend,
+                                    .device = 0,
+                                    .dispatch = how.dispatch,
+                                    .mode = how.mode,
                                     .threads = how.threads,
                                     .context_tokens = how.context_tokens,
                                     .half_kv = how.mode == numerics::fast,

@@ -78,7 +78,7 @@ class backend {
 
   /// Errors: cuda_error for a device that does not exist or has no memory left.
   backend(int device, numerics mode) : backend{device, mode, false} {
-    shim::device_scope const scope{device};
+    shim::device_scope const here{device};
     stream_ = shim::make_stream(device);
     ring_.emplace(device, stream());
     state_.reserve(account_, 1);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
+#include <vector>
 
 namespace emulated_cuda {
 namespace {
@@ -66,9 +67,27 @@ void fail_later(call kind, unsigned nth, cudaError_t code) {
   the_machine().delayed[static_cast<std::size_t>(kind)] = {nth, code};
 }
 
+namespace {
+
+/// A device that failed does not get to what was freed in the order of its streams; that memory
+/// goes with the device.
+void release_what_a_failure_left() {
+  std::vector<void*> freed;
+  {
+    std::lock_guard const lock{the_machine().mutex};
+    for (auto const& [address, one] : the_machine().allocations) {
+      if (one.leaving) { freed.push_back(reinterpret_cast<void*>(address)); }
+    }
+  }
+  for (void* const at : freed) { static_cast<void>(release(at)); }
+}
+
+}  // namespace
+
 void reset(machine_facts const& facts) {
   machine& m = the_machine();
   for (int device = 0; device < m.facts.devices; ++device) { wait_for_all_streams(device); }
+  release_what_a_failure_left();
   std::lock_guard const lock{m.mutex};
   std::size_t const left = m.allocations.size() + m.pools;
   m.facts = facts;
