@@ -226,7 +226,20 @@ struct launch_shape {
   dim3 grid{1};
   dim3 block{1};
   std::size_t shared_bytes = 0;
+  /// May start before the kernels before it end, where devices can do that; it waits for them
+  /// itself (kernel/cuda/detail/device.cuh).
+  bool overlaps = false;
 };
+
+/// Whether the current device starts kernels before those before them end.
+[[nodiscard]] inline bool device_overlaps_kernels() {
+  int device = 0;
+  int major = 0;
+  check(cudaGetDevice(&device), "asking for the current CUDA device");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+        "asking about CUDA device " + std::to_string(device));
+  return major >= 9;
+}
 
 /// Queues a kernel. More than 48 KiB of dynamic shared memory is asked for on the way.
 /// Errors: contract_error on the host's stream; cuda_error for a shape the device refuses; device_lost.
@@ -250,6 +263,13 @@ void launch(void (*kernel)(Parameters...),
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = on.get();
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  if (shape.overlaps && device_overlaps_kernels()) {
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+  }
   cudaError_t const code =
       cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
   if (code != cudaSuccess) {

@@ -5,6 +5,7 @@
 // examples/common/cuda_kernels/activations.cu.
 
 #include <terrace/kernel/cuda/activations.hpp>
+#include <terrace/kernel/cuda/detail/device.cuh>
 #include <terrace/kernel/cuda/detail/encode_codes.cuh>
 #include <terrace/kernel/cuda/detail/grid.cuh>
 #include <terrace/shim/cuda.hpp>
@@ -27,6 +28,7 @@ static __global__ void encode_kernel(float const* __restrict__ x,
                                      std::size_t tokens,
                                      std::size_t cols,
                                      coded_rows to) {
+  let_next_kernel_start();
   unsigned const lane = threadIdx.x % warp_threads;
   std::size_t const groups = (cols + code_columns - 1) / code_columns;
   std::size_t const group = loop_first() / warp_threads;

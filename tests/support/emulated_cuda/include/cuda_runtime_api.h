@@ -145,9 +145,12 @@ enum cudaLaunchAttributeID : int {
   cudaLaunchAttributeIgnore = 0,
   cudaLaunchAttributeProgrammaticStreamSerialization = 6,
 };
+struct cudaLaunchAttributeValue {
+  int programmaticStreamSerializationAllowed;
+};
 struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
-  int value;
+  cudaLaunchAttributeValue val;
 };
 struct cudaLaunchConfig_t {
   dim3 gridDim;

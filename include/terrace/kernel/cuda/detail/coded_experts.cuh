@@ -27,6 +27,7 @@ struct pair_window {
   std::uint32_t first;
   std::uint32_t count;
   std::uint32_t pairs_an_in;  ///< pairs that share an input; 1: each has its own
+  bool settled;  ///< ids, table and weights were there before the kernel before this one started
   device_fault* fault;
 };
 
@@ -96,6 +97,7 @@ static __global__ void __launch_bounds__(stream_threads, stream_blocks<Tokens>)
   __shared__ pair_groups pairs;
   __shared__ typename units<Type>::tables tables;
   tables.fill();
+  if (!window.settled) { wait_for_kernels_before(); }
   pairs.fill<Tokens>(window);
   multiply_groups<Type, Tokens>(work, pairs.groups, pairs.count(), tables);
 }
@@ -185,9 +187,10 @@ static __global__ void __launch_bounds__(stream_threads, stream_blocks<Tokens>)
   __shared__ typename units<Type>::tables tables;
   __shared__ float hidden[Tokens][gated_rows];
   tables.fill();
+  wait_for_kernels_before();
   pairs.fill<Tokens>(window);
-  std::byte* const ring = dynamic_shared<std::byte>() +
-                          threadIdx.x / warp_threads * ring_slots * segment_of<Type>::slot_bytes;
+  std::byte* const ring =
+      dynamic_shared<std::byte>() + threadIdx.x / warp_threads * ring_bytes<Type, Tokens>;
   gated_jobs<Type, Tokens> jobs{work, pairs, hidden};
   row_stream<Type, Tokens>{ring, work.gate.units, tables}.run(jobs);
 }

@@ -162,8 +162,8 @@ __device__ __forceinline__ void multiply_groups(coded_work const& work,
                                                 row_group const* groups,
                                                 unsigned count,
                                                 typename units<Type>::tables const& tables) {
-  std::byte* const ring = dynamic_shared<std::byte>() +
-                          threadIdx.x / warp_threads * ring_slots * segment_of<Type>::slot_bytes;
+  std::byte* const ring =
+      dynamic_shared<std::byte>() + threadIdx.x / warp_threads * ring_bytes<Type, Tokens>;
   product_jobs<Type, Tokens> jobs{work, groups, count};
   row_stream<Type, Tokens>{ring, work.w.units, tables}.run(jobs);
 }
@@ -202,6 +202,7 @@ static __global__ void __launch_bounds__(stream_threads, stream_blocks<Tokens>)
   }
   tables.fill();
   __syncthreads();
+  wait_for_kernels_before();
   multiply_groups<Type, Tokens>(work, &group, 1, tables);
 }
 

@@ -172,6 +172,20 @@ __device__ __forceinline__ void st_release_sys(std::uint64_t* at, std::uint64_t 
                : "memory");
 }
 
+/// Waits until the kernels before this one in its stream are done and what they wrote is visible.
+/// Only a kernel that was launched to overlap them starts before; from sm_90.
+__device__ __forceinline__ void wait_for_kernels_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
+}
+/// Lets a kernel that was launched to overlap this one start once every block said so or ended.
+__device__ __forceinline__ void let_next_kernel_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+#endif
+}
+
 /// Suspends the thread for about `ns` nanoseconds.
 __device__ __forceinline__ void nanosleep(std::uint32_t ns) {
   asm volatile("nanosleep.u32 %0;\n" ::"r"(ns));

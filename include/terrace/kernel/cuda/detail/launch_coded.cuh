@@ -47,7 +47,8 @@ inline void launch_coded_pairs(expert_call const& call,
     shim::launch(coded_pairs_kernel<kind, most>,
                  {.grid = stream_grid<most>(jobs),
                   .block = stream_threads,
-                  .shared_bytes = ring_bytes<kind>},
+                  .shared_bytes = stream_warps * ring_bytes<kind, most>,
+                  .overlaps = true},
                  call.on,
                  work,
                  window);
@@ -66,7 +67,8 @@ inline void launch_coded_gate(expert_call const& call,
     shim::launch(coded_gate_kernel<kind, most>,
                  {.grid = stream_grid<most>(jobs),
                   .block = stream_threads,
-                  .shared_bytes = ring_bytes<kind>},
+                  .shared_bytes = stream_warps * ring_bytes<kind, most>,
+                  .overlaps = true},
                  call.on,
                  work,
                  window);
@@ -141,9 +143,11 @@ inline void coded_expert_rows(expert_call const& call) {
                        .count = static_cast<std::uint32_t>(
                            std::min<std::size_t>(most_grouped_pairs, pairs - first)),
                        .pairs_an_in = static_cast<std::uint32_t>(shape.top_k),
+                       .settled = false,
                        .fault = call.fault};
     gate_pairs(call, plan, gating, window);
     window.pairs_an_in = 1;
+    window.settled = true;
     launch_coded_pairs(call, shape.down.type, down, window);
     std::size_t const done = window.count;
     gating.to = inner.from_group((first + done) * groups);

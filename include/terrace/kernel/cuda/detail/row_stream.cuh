@@ -27,18 +27,23 @@ inline constexpr unsigned paired_rows = 2;
 inline constexpr unsigned stream_warps = 8;
 inline constexpr unsigned stream_threads = stream_warps * warp_threads;
 /// Slots of a ring: one is read while the others are filled.
-inline constexpr unsigned ring_slots = 2;
+template <unsigned Tokens>
+inline constexpr unsigned ring_slots = Tokens == 1 ? 2 : 3;
 
 /// How much of a row is in a slot at a time.
 template <quant_type Type>
 struct segment_of {
   using block = typename octets<Type>::block;
   static constexpr unsigned block_units = block::elements / unit_elements;
-  static constexpr unsigned least_bytes = 2 * warp_threads / block_units * sizeof(block);
-  static constexpr unsigned units = 2 * warp_threads *
-                                    (least_bytes > 800   ? 1
-                                     : least_bytes > 450 ? 2
-                                                         : 4);
+  /// Powers of two, as many as let all blocks of threads that may run side by side do so.
+  static constexpr unsigned units = [] {
+    constexpr unsigned most_bytes = 1450;
+    unsigned count = warp_threads;
+    while (count < 8 * warp_threads && 2 * count / block_units * sizeof(block) <= most_bytes) {
+      count *= 2;
+    }
+    return count;
+  }();
   static constexpr unsigned bytes = units / block_units * sizeof(block);
   /// A segment that begins anywhere in 16 aligned bytes, and a word after it.
   static constexpr unsigned data_bytes = (bytes + 15 + 4 + 15) / 16 * 16;
@@ -49,9 +54,9 @@ struct segment_of {
   static constexpr unsigned slot_bytes = paired_rows * (data_bytes + scale_bytes);
 };
 
-/// Shared memory of a block of threads.
-template <quant_type Type>
-inline constexpr unsigned ring_bytes = stream_warps * ring_slots * segment_of<Type>::slot_bytes;
+/// Shared memory of a warp.
+template <quant_type Type, unsigned Tokens>
+inline constexpr unsigned ring_bytes = ring_slots<Tokens> * segment_of<Type>::slot_bytes;
 
 /// Two rows, of one or two matrices; scales are null where encodings carry them.
 struct row_pair {
@@ -92,6 +97,7 @@ class row_stream {
  public:
   using segment = segment_of<Type>;
   using format = units<Type>;
+  static constexpr unsigned slots = ring_slots<Tokens>;
 
   /// `ring` is this warp's part of the shared memory; rows have `row_units`.
   __device__ row_stream(std::byte* ring,
@@ -102,17 +108,19 @@ class row_stream {
   template <class Jobs>
   __device__ __forceinline__ void run(Jobs& jobs) {
     unsigned const count = jobs.count();
-    for (unsigned i = 0; i + 1 < ring_slots; ++i) { start_next(jobs, count); }
+    for (unsigned i = 0; i + 1 < slots; ++i) { start_next(jobs, count); }
+    wait_for_kernels_before();  // who knows that the weights are there has not waited yet
+    let_next_kernel_start();
     for (unsigned job = 0; job < count; ++job) {
       row_pair const rows = jobs.pair(job);
       row_inputs const inputs = jobs.inputs(job);
       float parts[paired_rows][Tokens] = {};
       for (std::uint32_t first = 0; first < row_units_; first += segment::units) {
-        cp_async_wait<static_cast<int>(ring_slots) - 2>();
+        cp_async_wait<static_cast<int>(slots) - 2>();
         __syncwarp();  // every lane's copies are here, and every lane is done with the slot before
         start_next(jobs, count);
         add_segment(rows, inputs, first, parts);
-        read_ = read_ + 1 == ring_slots ? 0 : read_ + 1;
+        read_ = read_ + 1 == slots ? 0 : read_ + 1;
       }
       float sums[paired_rows][Tokens];
 #pragma unroll
@@ -151,7 +159,7 @@ class row_stream {
                       width * units);
         }
       }
-      fill_ = fill_ + 1 == ring_slots ? 0 : fill_ + 1;
+      fill_ = fill_ + 1 == slots ? 0 : fill_ + 1;
       next_first_ += segment::units;
       if (next_first_ >= row_units_) {
         next_first_ = 0;
