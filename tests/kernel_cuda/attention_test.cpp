@@ -156,7 +156,7 @@ attention_shape latent(std::size_t tokens, std::size_t first_position) {
 
 }  // namespace
 
-TEST_CASE("grouped attention on a device equals plain loops", "[kernel][cuda]") {
+TEST_CASE("grouped attention on a device equals plain loops", "[kernel][cuda][sanitize]") {
   test_device device;
   for (bool const half : {false, true}) {
     for (auto const& shape : {grouped(1, 0), grouped(1, 600), grouped(3, 254), grouped(23, 0)}) {
@@ -168,7 +168,7 @@ TEST_CASE("grouped attention on a device equals plain loops", "[kernel][cuda]") 
 }
 
 TEST_CASE("absorbed latent attention, whose values are part of the keys, equals plain loops",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   for (bool const half : {false, true}) {
     for (auto const& shape : {latent(1, 5), latent(2, 511), latent(9, 250)}) {

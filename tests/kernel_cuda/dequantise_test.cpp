@@ -26,7 +26,8 @@ std::vector<float> dequantised(test_device const& device, test::matrix_bytes con
 
 }  // namespace
 
-TEST_CASE("blocks of any bytes at any address decode with the host's bits", "[kernel][cuda]") {
+TEST_CASE("blocks of any bytes at any address decode with the host's bits",
+          "[kernel][cuda][sanitize]") {
   test_device device;
   auto const traits = GENERATE(from_range(quant_table));
   auto const offset = GENERATE(range(std::size_t{0}, std::size_t{4}));
@@ -38,7 +39,8 @@ TEST_CASE("blocks of any bytes at any address decode with the host's bits", "[ke
   CHECK(test::differences(dequantised(device, w), test::decoded(w.view())) == 0);
 }
 
-TEST_CASE("scales outside the elements, and a factor, round as on the host", "[kernel][cuda]") {
+TEST_CASE("scales outside the elements, and a factor, round as on the host",
+          "[kernel][cuda][sanitize]") {
   test_device device;
   auto const type = GENERATE(quant_type::fp8_e4m3,
                              quant_type::int4_g32,
@@ -61,7 +63,7 @@ TEST_CASE("scales outside the elements, and a factor, round as on the host", "[k
   CHECK(test::differences(dequantised(device, w), test::decoded(w.view())) == 0);
 }
 
-TEST_CASE("plain numbers may fill rows of any length", "[kernel][cuda]") {
+TEST_CASE("plain numbers may fill rows of any length", "[kernel][cuda][sanitize]") {
   test_device device;
   auto const type = GENERATE(quant_type::f32,
                              quant_type::f16,
@@ -79,7 +81,7 @@ TEST_CASE("plain numbers may fill rows of any length", "[kernel][cuda]") {
   CHECK(test::differences(dequantised(device, w), test::decoded(w.view())) == 0);
 }
 
-TEST_CASE("dequantise writes the rows asked for and nothing else", "[kernel][cuda]") {
+TEST_CASE("dequantise writes the rows asked for and nothing else", "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{31};
   auto const w = test::random_matrix(quant_type::q6_k, 9, 512, random);
@@ -94,7 +96,7 @@ TEST_CASE("dequantise writes the rows asked for and nothing else", "[kernel][cud
 }
 
 TEST_CASE("embed gathers rows in the order of the ids and marks those that are not there",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{32};
   auto const w = test::random_matrix(quant_type::q4_k, 10, 256, random);

@@ -16,7 +16,8 @@
 
 namespace terrace::kernel::cuda {
 
-TEST_CASE("add sums any number of values, those at the end of a block included", "[kernel][cuda]") {
+TEST_CASE("add sums any number of values, those at the end of a block included",
+          "[kernel][cuda][sanitize]") {
   test_device device;
   for (std::size_t const n :
        {std::size_t{1}, std::size_t{255}, std::size_t{256}, std::size_t{1000}}) {
@@ -34,7 +35,8 @@ TEST_CASE("add sums any number of values, those at the end of a block included",
   }
 }
 
-TEST_CASE("add and swiglu give the same bits wherever their values lie", "[kernel][cuda]") {
+TEST_CASE("add and swiglu give the same bits wherever their values lie",
+          "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{3};
   std::size_t const n = 512;
@@ -89,7 +91,7 @@ TEST_CASE("swiglu is silu(gate) * up, in place too, and passes what is not a num
   }
 }
 
-TEST_CASE("zero clears exactly the values it is given", "[kernel][cuda]") {
+TEST_CASE("zero clears exactly the values it is given", "[kernel][cuda][sanitize]") {
   test_device device;
   auto const x = device.upload(std::vector<float>(10, 7.0F));
   zero(device.stream(), x.data() + 2, 5);
@@ -97,7 +99,7 @@ TEST_CASE("zero clears exactly the values it is given", "[kernel][cuda]") {
   CHECK(device.download(x) == std::vector<float>{7, 7, 0, 0, 0, 0, 0, 7, 7, 7});
 }
 
-TEST_CASE("copy_columns moves a part of each row and leaves the rest", "[kernel][cuda]") {
+TEST_CASE("copy_columns moves a part of each row and leaves the rest", "[kernel][cuda][sanitize]") {
   test_device device;
   std::vector<float> from(3 * 5);
   for (std::size_t i = 0; i < from.size(); ++i) { from[i] = static_cast<float>(i); }
@@ -108,7 +110,7 @@ TEST_CASE("copy_columns moves a part of each row and leaves the rest", "[kernel]
 }
 
 TEST_CASE("weighted rows reach their tokens, those of a token in the order given",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{5};
   std::size_t const cols = GENERATE(std::size_t{1}, std::size_t{37}, std::size_t{300});
@@ -144,7 +146,8 @@ TEST_CASE("a kernel refuses the host's stream", "[kernel][cuda]") {
   CHECK_THROWS_AS(add(stream_ref::host(), &value, 1, &value), contract_error);
 }
 
-TEST_CASE("activations and gates have the bits of the CPU's, in place too", "[kernel][cuda]") {
+TEST_CASE("activations and gates have the bits of the CPU's, in place too",
+          "[kernel][cuda][sanitize]") {
   test_device device;
   cpu::thread_pool pool{1};
   test::generator random{5};

@@ -152,7 +152,7 @@ deviation deviation_of(experiment const& run,
 }  // namespace
 
 TEST_CASE("fast experts give what plain loops give as far as rounded inputs allow",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   // Gate and up of one type are multiplied together, of two types one after the other. Three tokens
   // are codes; many are sorted, and one expert gets more than a tile of their pairs.
   experiment run{.mode = numerics::fast,
@@ -173,7 +173,7 @@ TEST_CASE("fast experts give what plain loops give as far as rounded inputs allo
 }
 
 TEST_CASE("experts of mixed types give what plain loops give, each weighed by its gate",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   experiment run;
   auto const ids = ids_of({4, 1, 0, 3, 3, 2});
   std::vector<float> const gates{0.5F, 0.25F, 1.0F, 0.125F, 0.75F, 0.5F};
@@ -203,7 +203,8 @@ TEST_CASE("experts that come in parts give the bits of experts that are all here
   CHECK(test::same_bits(whole.device.download(whole.rows), parts.device.download(parts.rows)));
 }
 
-TEST_CASE("an expert id that does not exist is reported with its layer", "[kernel][cuda]") {
+TEST_CASE("an expert id that does not exist is reported with its layer",
+          "[kernel][cuda][sanitize]") {
   experiment run{.mode = GENERATE(numerics::exact, numerics::fast), .tokens = GENERATE(3U, 9U)};
   std::vector<std::uint32_t> numbers{4, 1, 0, 99, 3, 2};
   while (numbers.size() < run.tokens * top_k) { numbers.insert(numbers.end(), {4, 1}); }
@@ -214,7 +215,7 @@ TEST_CASE("an expert id that does not exist is reported with its layer", "[kerne
   CHECK(fault.expert == 99);
 }
 
-TEST_CASE("an output that is not finite is reported with its expert", "[kernel][cuda]") {
+TEST_CASE("an output that is not finite is reported with its expert", "[kernel][cuda][sanitize]") {
   experiment run;
   auto const ids = ids_of({4, 1, 0, 3, 3, 2});
   run.compute(ids, {0, 1, 2, 3, 4});

@@ -100,7 +100,7 @@ struct layer_run {
 };
 
 TEST_CASE("kda agrees with plain loops in double, both decays and both spellings of the rate",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   auto const decay = GENERATE(kda_decay::bounded, kda_decay::softplus);
   std::size_t const dim = GENERATE(16U, 48U, 128U);
@@ -114,7 +114,7 @@ TEST_CASE("kda agrees with plain loops in double, both decays and both spellings
   }
 }
 
-TEST_CASE("kda of heads wider than 256 agrees with plain loops", "[kernel][cuda]") {
+TEST_CASE("kda of heads wider than 256 agrees with plain loops", "[kernel][cuda][sanitize]") {
   test_device device;
   layer_run const run{{.heads = 1, .dim = 272}, 3, 8};
   auto const expected = run.reference();
@@ -134,7 +134,8 @@ TEST_CASE("the state of kda has the same bits however the tokens were cut", "[ke
   }
 }
 
-TEST_CASE("a short convolution agrees with plain loops across any cut", "[kernel][cuda]") {
+TEST_CASE("a short convolution agrees with plain loops across any cut",
+          "[kernel][cuda][sanitize]") {
   test_device device;
   std::size_t const taps = GENERATE(2U, 4U, 5U);
   std::size_t const which = GENERATE(0U, 2U);
@@ -183,7 +184,7 @@ TEST_CASE("kda refuses heads and taps it has no kernel for", "[kernel][cuda]") {
   }
 }
 
-TEST_CASE("gated_norm agrees with plain loops, in place too", "[kernel][cuda]") {
+TEST_CASE("gated_norm agrees with plain loops, in place too", "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{11};
   auto const x = test::random_floats(random, 12 * 72);

@@ -43,7 +43,7 @@ attention_shape shape_of(std::size_t tokens, std::size_t first_position) {
 }  // namespace
 
 TEST_CASE("keys and values of a step lie in the pages of their positions and nowhere else",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{31};
   bool const half = GENERATE(false, true);

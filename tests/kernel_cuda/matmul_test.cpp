@@ -92,7 +92,7 @@ std::size_t wrong_fast(std::vector<float> const& y,
 }  // namespace
 
 TEST_CASE("fast products of every type agree with double sums as rounded inputs allow",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   auto const traits = GENERATE(from_range(quant_table));
   test::generator random{static_cast<unsigned>(traits.type) + 7};
@@ -149,7 +149,7 @@ TEST_CASE("a token's fast products have the same bits alone and among up to eigh
 }
 
 TEST_CASE("products of every type agree with double sums within the bound of float32",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   auto const traits = GENERATE(from_range(quant_table));
   test::generator random{static_cast<unsigned>(traits.type) + 3};
@@ -182,7 +182,7 @@ TEST_CASE("a token's products have the same bits alone and among others", "[kern
   }
 }
 
-TEST_CASE("products of a head use its rows, plain or transposed", "[kernel][cuda]") {
+TEST_CASE("products of a head use its rows, plain or transposed", "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{11};
   bool const transposed = GENERATE(false, true);

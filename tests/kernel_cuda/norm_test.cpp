@@ -31,7 +31,7 @@ void check_close(std::vector<float> const& got, std::vector<float> const& expect
 }  // namespace
 
 TEST_CASE("rms_norm equals plain loops for any length of rows, with and without a weight",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{11};
   auto const cols = GENERATE(
@@ -70,7 +70,7 @@ TEST_CASE("a row of rms_norm has the same bits alone, among others and in place"
 }
 
 TEST_CASE("rms_norm_part norms the first values of strided rows and leaves the rest",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{13};
   std::size_t const cols = 48;

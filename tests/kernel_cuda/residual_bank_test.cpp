@@ -14,7 +14,7 @@
 
 namespace terrace::kernel::cuda {
 
-TEST_CASE("a residual bank is mixed as plain loops in double do", "[kernel][cuda]") {
+TEST_CASE("a residual bank is mixed as plain loops in double do", "[kernel][cuda][sanitize]") {
   test_device device;
   std::size_t const count = GENERATE(1U, 2U, 9U);
   std::size_t const tokens = GENERATE(1U, 5U);

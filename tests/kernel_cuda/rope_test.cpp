@@ -48,7 +48,7 @@ struct angles_of_step {
 
 }  // namespace
 
-TEST_CASE("angles follow the position that lies in device memory", "[kernel][cuda]") {
+TEST_CASE("angles follow the position that lies in device memory", "[kernel][cuda][sanitize]") {
   test_device device;
   auto const freqs = frequencies(5);
   angles_of_step const step{device, 131000, 3, freqs, 1.25F};
@@ -69,7 +69,8 @@ TEST_CASE("angles follow the position that lies in device memory", "[kernel][cud
   check(131001);
 }
 
-TEST_CASE("rope turns the pairs of both forms, whole heads and parts of heads", "[kernel][cuda]") {
+TEST_CASE("rope turns the pairs of both forms, whole heads and parts of heads",
+          "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{21};
   auto const pairing = GENERATE(rope_pairing::interleaved, rope_pairing::half_split);

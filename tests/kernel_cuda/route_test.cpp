@@ -62,7 +62,7 @@ choice on_host(sigmoid_router const& router,
 }  // namespace
 
 TEST_CASE("a router chooses and weighs as plain loops do, and with the host's bits",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   test::generator random{41};
   sigmoid_router const routers[] = {{.experts = 5, .top_k = 5},
@@ -99,7 +99,7 @@ TEST_CASE("a router chooses and weighs as plain loops do, and with the host's bi
 }
 
 TEST_CASE("equal scores go to the lower expert and what is no number comes last",
-          "[kernel][cuda]") {
+          "[kernel][cuda][sanitize]") {
   test_device device;
   sigmoid_router const router{.experts = 70, .top_k = 6};
   std::vector<float> logits(router.experts, -1.0F);
