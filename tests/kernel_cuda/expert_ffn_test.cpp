@@ -65,7 +65,7 @@ struct experiment {
   numerics mode = numerics::exact;
   quant_type up_type = quant_type::mxfp4;
   std::size_t tokens = 3;
-  test_device device;
+  test_device device{};
   test::generator random{19};
   layer_of_experts layer{random, up_type};
   test::device_block block{device, layer.bytes};

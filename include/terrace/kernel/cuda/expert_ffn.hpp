@@ -18,8 +18,8 @@ namespace terrace::kernel::cuda {
 struct expert_shape {
   std::size_t experts = 0;
   std::size_t top_k = 0;
-  matrix_layout gate, up;  ///< [d_ff, d_model], offsets from the start of an expert's block
-  matrix_layout down;      ///< [d_model, d_ff]
+  matrix_layout gate{}, up{};  ///< [d_ff, d_model], offsets from the start of an expert's block
+  matrix_layout down{};        ///< [d_model, d_ff]
   gated_activation activation{};
   std::uint32_t layer = 0;  ///< named by a fault
 };
