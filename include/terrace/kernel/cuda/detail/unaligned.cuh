@@ -19,6 +19,17 @@ template <unsigned Count>
 __device__ __forceinline__ void load_words(void const* at, std::uint32_t (&words)[Count]) {
   auto const past = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(at) % 4);
   unsigned const shift = 8 * past;
+  if constexpr (Count % 4 == 0) {
+    if (reinterpret_cast<std::uintptr_t>(at) % sizeof(uint4) == 0) {
+#pragma unroll
+      for (unsigned i = 0; i < Count / 4; ++i) {
+        uint4 const four = static_cast<uint4 const*>(at)[i];
+        words[4 * i] = four.x, words[4 * i + 1] = four.y;
+        words[4 * i + 2] = four.z, words[4 * i + 3] = four.w;
+      }
+      return;
+    }
+  }
   auto const* const from =
       reinterpret_cast<std::uint32_t const*>(static_cast<std::byte const*>(at) - past);
 #pragma unroll
