@@ -5,6 +5,7 @@
 #include "devices.hpp"
 #include "models.hpp"
 #include "placing.hpp"
+#include "presets.hpp"
 
 #include <terrace/core/error.hpp>
 #include <terrace/core/ids.hpp>
@@ -243,7 +244,9 @@ class level_planner {
 };
 
 /// A level nothing may leave must hold everything that comes to it.
-void check_pinned_policy(chain_plan const& plan, level_planner const& planner) {
+void check_pinned_policy(chain_plan const& plan,
+                         level_planner const& planner,
+                         preset const* made_by) {
   if (plan.setup.evict != "pinned") { return; }
   bool const slots_for_all = plan.setup.expert_slots >= plan.needs.all_expert_blocks();
   for (std::size_t level = 0; level < plan.levels.size(); ++level) {
@@ -251,6 +254,24 @@ void check_pinned_policy(chain_plan const& plan, level_planner const& planner) {
     std::uint64_t const everything = planner.everything(level);
     bool const fits = everything <= here.capacity_bytes && (level > 0 || slots_for_all);
     if (fits || !planner.is_read(level)) { continue; }
+    std::uint64_t const missing = everything - std::min(everything, here.capacity_bytes);
+    if (made_by != nullptr && made_by->experts == preset_experts::on_device) {
+      throw out_of_capacity{
+          fmt::format("--preset {} keeps everything in {}: {} of dense weights, {} of experts, {} "
+                      "of state and {} to compute with make {} bytes, but it has {}, so {} bytes "
+                      "are missing; use spark-a, or give it more",
+                      made_by->name,
+                      here.tier->name,
+                      format_size(plan.needs.dense_bytes()),
+                      format_size(plan.needs.all_expert_bytes()),
+                      format_size(plan.needs.state_bytes),
+                      format_size(here.memory.compute_bytes),
+                      everything,
+                      here.capacity_bytes,
+                      missing),
+          everything,
+          here.capacity_bytes};
+    }
     throw out_of_capacity{
         fmt::format(
             "--evict pinned lets nothing leave {}, so the whole model must fit: {} bytes{}, "
@@ -259,7 +280,7 @@ void check_pinned_policy(chain_plan const& plan, level_planner const& planner) {
             everything,
             slots_for_all ? ""
                           : fmt::format(" and {} expert slots", plan.needs.all_expert_blocks()),
-            everything - std::min(everything, here.capacity_bytes)),
+            missing),
         everything,
         here.capacity_bytes};
   }
@@ -267,7 +288,10 @@ void check_pinned_policy(chain_plan const& plan, level_planner const& planner) {
 
 /// Plans every level, with the most staging memory that leaves room for everything else. `catalog`
 /// may be null.
-void plan_levels(chain_plan& plan, format::catalog const* catalog, placing const& placed) {
+void plan_levels(chain_plan& plan,
+                 format::catalog const* catalog,
+                 placing const& placed,
+                 preset const* made_by) {
   auto const& chain = *plan.setup.chain;
   level_planner const planner{plan, placed};
   auto const counts = staging_level(chain);
@@ -302,7 +326,7 @@ void plan_levels(chain_plan& plan, format::catalog const* catalog, placing const
     auto const& more = plan.levels[level].memory.pinned;
     pinned.insert(pinned.end(), more.begin(), more.end());
   }
-  check_pinned_policy(plan, planner);
+  check_pinned_policy(plan, planner, made_by);
 }
 
 /// What a level may come to hold of the machine.
@@ -354,6 +378,23 @@ void check_free_memory(chain_plan const& plan) {
               usable_device_bytes(plan.setup.device));
 }
 
+/// For a plan in which no expert lies where the host reads it.
+void settle_dispatch(chain_plan& plan, chain_options const& wanted) {
+  auto& pipeline = plan.pipeline;
+  if (pipeline.backend != compute_backend::cuda || pipeline.dispatch == "device") { return; }
+  if (wanted.made_by != nullptr) {
+    pipeline.dispatch = "device";
+    return;
+  }
+  throw not_supported{fmt::format(
+      "--dispatch {} has no effect: {}",
+      pipeline.dispatch,
+      plan.needs.experts == 0
+          ? "this model has no routed experts; leave it out"
+          : "no expert lies where the host reads it; use a chain with another tier and place "
+            "experts there (--place '_exps=pinned'), or leave it out")};
+}
+
 /// The way to read files through the page cache that this machine has.
 read_engine buffered_engine(format::catalog const& catalog) {
   try {
@@ -373,10 +414,15 @@ chain_plan plan_chain(format::catalog const& catalog,
       std::move(needs), wanted, std::move(pipeline), [&](tier_entry const& tier, auto const&) {
         return capacity_of(tier, wanted, device);
       });
-  auto const placed = place_blocks(catalog, *plan.setup.chain, wanted.place);
-  check_readers(catalog, *plan.setup.chain, placed, plan.pipeline);
+  plan.rules = wanted.made_by == nullptr
+                   ? wanted.place
+                   : preset_rules(*wanted.made_by, plan.needs, plan.fastest().capacity_bytes);
+  auto const placed = place_blocks(catalog, *plan.setup.chain, plan.rules);
+  if (!check_readers(catalog, *plan.setup.chain, placed, plan.pipeline)) {
+    settle_dispatch(plan, wanted);
+  }
   plan.setup.placements = placed.elsewhere;
-  plan_levels(plan, &catalog, placed);
+  plan_levels(plan, &catalog, placed, wanted.made_by);
   if (wanted.buffered) { plan.setup.home.engine = buffered_engine(catalog); }
   check_free_memory(plan);
   return plan;
@@ -387,6 +433,12 @@ chain_plan plan_on_paper(runtime::requirements needs,
                          runtime::pipeline_options pipeline) {
   if (!wanted.place.empty()) {
     throw not_supported{"--place has no effect without weights: a config.json names no tensors"};
+  }
+  if (wanted.made_by != nullptr) {
+    throw not_supported{fmt::format(
+        "--preset {} places tensors, and a config.json names none; plan from the weights, or give "
+        "--chain",
+        wanted.made_by->name)};
   }
   auto const device = pipeline.device;
   auto plan = start_plan(
@@ -401,7 +453,7 @@ chain_plan plan_on_paper(runtime::requirements needs,
       });
   placing nothing;
   nothing.pinned.resize(plan.levels.size());
-  plan_levels(plan, nullptr, nothing);
+  plan_levels(plan, nullptr, nothing, nullptr);
   return plan;
 }
 

@@ -9,6 +9,7 @@
 #include <terrace/runtime/plan.hpp>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace terrace::runner {
@@ -25,6 +26,7 @@ struct level_plan {
 struct chain_plan {
   chain_setup setup;
   runtime::requirements needs;
+  std::vector<std::string> rules;            ///< that placed blocks
   std::vector<level_plan> levels;            ///< fast to slow, without home
   std::uint64_t uncapped_staging_bytes = 0;  ///< of main memory, in chains that have none of it
   runtime::pipeline_options pipeline;

@@ -3,6 +3,7 @@
 
 #include "chains.hpp"
 #include "numbers.hpp"
+#include "presets.hpp"
 
 #include <terrace/core/named_choice.hpp>
 #include <terrace/dispatch/any.hpp>
@@ -71,7 +72,7 @@ class parser {
       throw usage_error{std::string{refused.what()} + "; see --help"};
     }
     if (!read_.list_chains) {
-      choose_backend();
+      preset_ != nullptr ? use_preset() : choose_backend();
       check();
     }
     return std::move(read_);
@@ -268,7 +269,13 @@ class parser {
           }
           chain.name = known->name;
         });
-    app_.add_flag("--list-chains", read_.list_chains, "List the chains and exit");
+    app_.add_flag("--list-chains", read_.list_chains, "List the chains and the presets, and exit");
+    std::vector<std::string_view> presets;
+    for (auto const& one : preset_table) { presets.push_back(one.name); }
+    add_choice("--preset",
+               presets,
+               "A chain with its placement and its dispatch (see --list-chains)",
+               [this](std::size_t word) { preset_ = &preset_table[word]; });
     add_cap("vram", "Cap of the device's memory", chain.vram);
     add_cap("unified", "Cap of managed memory, which is kept on the device", chain.unified);
     add_cap("pinned", "Cap of main memory that the device reads too", chain.pinned);
@@ -386,6 +393,15 @@ class parser {
     }
   }
 
+  void use_preset() {
+    auto const why = fmt::format("with --preset {}, which chooses it", preset_->name);
+    refuse({"--chain", "--place", "--backend"}, why);
+    if (preset_->experts == preset_experts::on_device) { refuse({"--evict"}, why); }
+    if (given("--unified")) {
+      refuse({"--vram"}, "beside --unified, which is the same memory here");
+    }
+    apply_preset(*preset_, given("--dispatch"), read_);
+  }
   void choose_backend() {
     if (given("--backend")) { return; }
     bool const host = find_chain(read_.chain.name).fastest().host_reads;
@@ -481,6 +497,7 @@ class parser {
     auto const& chain = find_chain(read_.chain.name);
     for (auto const& tier : tier_table) {
       if (tier.memory == tier_memory::file || chain.has(tier.name)) { continue; }
+      if (preset_ != nullptr && tier.name == "vram" && chain.has("unified")) { continue; }
       auto const option = fmt::format("--{}", tier.name);
       refuse(
           {option.c_str()},
@@ -517,6 +534,7 @@ class parser {
   }
 
   options read_;
+  preset const* preset_ = nullptr;
   CLI::App app_;
 };
 

@@ -36,6 +36,8 @@ struct prompt_options {
   [[nodiscard]] bool given() const noexcept { return text || file || ids || messages; }
 };
 
+struct preset;
+
 /// The chain, its sizes and its policies.
 struct chain_options {
   std::string name;
@@ -46,7 +48,8 @@ struct chain_options {
   std::optional<std::string> evict{};
   std::optional<std::string> prefetch{};
 
-  bool buffered = false;  ///< the model file is read through the page cache
+  preset const* made_by = nullptr;  ///< places the experts; null: `place` does
+  bool buffered = false;            ///< the model file is read through the page cache
 
   /// The cap of a tier that has one, by its name.
   [[nodiscard]] std::optional<size_request> cap_of(std::string_view tier) const {

@@ -58,12 +58,11 @@ placing place_blocks(format::catalog const& catalog,
   return result;
 }
 
-void check_readers(format::catalog const& catalog,
+bool check_readers(format::catalog const& catalog,
                    chain_entry const& chain,
                    placing const& placed,
                    runtime::pipeline_options const& pipeline) {
   bool const on_device = pipeline.backend == compute_backend::cuda;
-  bool const may_choose = on_device && pipeline.dispatch != "device";
   auto const tiers = chain.tiers();
   std::unordered_map<std::uint64_t, std::size_t> levels;
   for (auto const& one : placed.elsewhere) {
@@ -85,12 +84,7 @@ void check_readers(format::catalog const& catalog,
         by_host ? "the host" : "the device",
         expert && tier.host_reads ? ", or let the host compute experts (--dispatch host)" : "")};
   }
-  if (may_choose && !choice) {
-    throw not_supported{fmt::format(
-        "--dispatch {} has no effect: no expert lies where the host reads it; use a chain with "
-        "another tier and place experts there (--place 'exps=pinned'), or leave it out",
-        pipeline.dispatch)};
-  }
+  return on_device && choice;
 }
 
 }  // namespace terrace::runner

@@ -24,12 +24,12 @@ struct placing {
                                    chain_entry const& chain,
                                    std::vector<std::string> const& rules);
 
-/// Refuses blocks where whoever computes with them cannot read them, and a way of dispatching that
-/// the placement leaves without effect.
-/// Errors: contract_error; not_supported.
-void check_readers(format::catalog const& catalog,
-                   chain_entry const& chain,
-                   placing const& placed,
-                   runtime::pipeline_options const& pipeline);
+/// Refuses blocks where whoever computes with them cannot read them. True if some experts lie where
+/// the host may compute them for the device.
+/// Errors: contract_error.
+[[nodiscard]] bool check_readers(format::catalog const& catalog,
+                                 chain_entry const& chain,
+                                 placing const& placed,
+                                 runtime::pipeline_options const& pipeline);
 
 }  // namespace terrace::runner

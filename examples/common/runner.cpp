@@ -13,6 +13,7 @@
 #include "options.hpp"
 #include "output_file.hpp"
 #include "paper_model.hpp"
+#include "presets.hpp"
 #include "rates.hpp"
 #include "report.hpp"
 #include "stopwatch.hpp"
@@ -81,6 +82,9 @@ class session {
     inputs_ = read_inputs(wanted_, catalog, limit);
     auto const plan = plan_chain(catalog, wanted_.chain, pipeline_options(limit));
     check(plan);
+    if (auto const* preset = wanted_.chain.made_by) {
+      note(describe(*preset, plan.rules, wanted_));
+    }
     if (wanted_.plan_only) { return print_plan(plan, measure_rates(catalog, plan), "", files); }
     if (wanted_.output.trace) {
       files.trace = std::make_unique<observe::trace_writer>(wanted_.output.trace->string());
@@ -330,6 +334,10 @@ std::string list_chains() {
                         entry.name,
                         entry.description,
                         missing.empty() ? "" : fmt::format(" (this build has no {})", missing));
+  }
+  text += "\npresets\n";
+  for (auto const& one : preset_table) {
+    text += fmt::format("{:<26} {}\n", one.name, one.meaning);
   }
   return text;
 }

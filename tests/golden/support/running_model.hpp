@@ -29,6 +29,8 @@ struct setup {
   int context_tokens = 1536;
   int prefill_chunk = 256;
   int snapshots = 0;
+  int prompt_tokens = 40;  ///< of sequences that are compared
+  int decoded = 8;         ///< after the prompt, at most 8
   runner::chain_options chain{.name = "dram-nvme"};
 };
 
