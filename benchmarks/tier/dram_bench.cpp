@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a slot costs, and how fast one core reads main memory.
 #include <terrace/core/units.hpp>
+#include <terrace/shim/anonymous_memory.hpp>
 #include <terrace/tier/dram.hpp>
 
 #include <benchmark/benchmark.h>
@@ -46,7 +47,9 @@ BENCHMARK(change_size)->Name("tier/replace/dram/sizes:2");
 /// A plain sum over memory far larger than the last-level cache.
 void read_memory(benchmark::State& state) {
   constexpr std::size_t bytes = gib;
-  dram tier{bytes, {.huge_pages = state.range(0) != 0}};
+  dram tier{bytes,
+            {.pages = state.range(0) != 0 ? shim::page_kind::transparent_huge
+                                          : shim::page_kind::ordinary}};
   auto const at = *tier.try_allocate(bytes);
   std::memset(tier.address(at), 1, bytes);
   auto const* const words = reinterpret_cast<std::uint64_t const*>(tier.address(at));

@@ -2,6 +2,7 @@
 #include "tier/memory_tier_conformance.hpp"
 
 #include <terrace/core/units.hpp>
+#include <terrace/shim/anonymous_memory.hpp>
 #include <terrace/tier/dram.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -38,7 +39,8 @@ void touch(dram& tier, dram::handle at, std::size_t bytes, std::uint8_t mark) {
 
 TEST_CASE("dram keeps the promises of a memory tier", "[tier]") {
   test::check_memory_tier(dram{4 * mib});
-  test::check_memory_tier(dram{4 * mib, {.huge_pages = true}});
+  test::check_memory_tier(dram{4 * mib, {.pages = shim::page_kind::ordinary}});
+  test::check_memory_tier(dram{4 * mib, {.pages = shim::page_kind::reserved_huge}});
 }
 
 TEST_CASE("dram without capacity holds nothing", "[tier]") {
@@ -53,8 +55,9 @@ TEST_CASE("dram finds room whenever the bytes are there, whatever the sizes were
   CAPTURE(seed);
   std::mt19937 random{seed};
   constexpr std::size_t capacity = 6 * mib + 12345;
-  bool const huge = GENERATE(false, true);
-  dram tier{capacity, {.huge_pages = huge}};
+  auto const pages = GENERATE(
+      shim::page_kind::ordinary, shim::page_kind::transparent_huge, shim::page_kind::reserved_huge);
+  dram tier{capacity, {.pages = pages}};
   struct live_block {
     dram::handle at;
     std::size_t bytes;
@@ -128,8 +131,9 @@ TEST_CASE("dram holds 82432 slots in few mappings", "[tier]") {
 }
 
 TEST_CASE("dram says which pages it uses", "[tier]") {
-  CHECK(dram{mib}.mode() == "ordinary pages");
-  dram const huge{64 * mib, {.huge_pages = true}};
+  CHECK(dram{mib}.mode() == "transparent huge pages");
+  CHECK(dram{mib, {.pages = shim::page_kind::ordinary}}.mode() == "ordinary pages");
+  dram const huge{64 * mib, {.pages = shim::page_kind::reserved_huge}};
   CHECK((huge.mode() == "transparent huge pages" || huge.mode() == "reserved huge pages"));
 }
 
@@ -145,7 +149,7 @@ TEST_CASE("dram places blocks on the NUMA node it is given", "[tier]") {
     shim::require_numa_node(0);
   } catch (not_supported const& why) { SKIP(why.what()); }
   dram tier{4 * mib, {.numa_node = 0}};
-  CHECK(tier.mode() == "ordinary pages, NUMA node 0 preferred");
+  CHECK(tier.mode() == "transparent huge pages, NUMA node 0 preferred");
   auto const at = tier.try_allocate(mib);
   touch(tier, *at, mib, 1);
   int node = -1;

@@ -34,8 +34,9 @@ namespace terrace {
 class dram {
  public:
   struct options {
-    bool huge_pages =
-        false;           ///< reserved ones if they can hold the capacity, else transparent ones
+    /// Drives and cores read large blocks faster through huge pages. Reserved ones are taken if the
+    /// free ones can hold the capacity, else transparent ones.
+    shim::page_kind pages = shim::page_kind::transparent_huge;
     int numa_node = -1;  ///< preferred node; -1 leaves it to the kernel
   };
   struct handle {
@@ -48,9 +49,9 @@ class dram {
   /// Errors: not_supported or contract_error when `numa_node` cannot be had.
   explicit dram(std::size_t capacity_bytes) : dram{capacity_bytes, options{}} {}
   dram(std::size_t capacity_bytes, options wanted)
-      : capacity_{capacity_bytes}, node_{wanted.numa_node} {
+      : capacity_{capacity_bytes}, node_{wanted.numa_node}, pages_{wanted.pages} {
     if (node_ != -1) { shim::require_numa_node(node_); }
-    if (wanted.huge_pages) { choose_huge_pages(); }
+    if (pages_ == shim::page_kind::reserved_huge) { look_for_reserved_pages(); }
   }
   dram(dram&&) noexcept = default;
   dram& operator=(dram&&) noexcept = default;
@@ -87,7 +88,7 @@ class dram {
     if (!wanted.blank.empty()) { return pop(wanted.blank); }
     std::byte* const at = wanted.fresh.data();
     // Advised slot by slot, a huge page never reaches past the slots in use.
-    if (pages_ == shim::page_kind::transparent_huge) {
+    if (pages_ == shim::page_kind::transparent_huge && size >= least_advised_bytes) {
       shim::advise_huge(wanted.fresh.first(size));
     }
     wanted.fresh = wanted.fresh.subspan(size);
@@ -124,6 +125,9 @@ class dram {
   }
 
  private:
+  /// Smaller slots hold no whole huge page.
+  static constexpr std::size_t least_advised_bytes = 2 * mib;
+
   /// Slots of one size that hold no block.
   struct size_class {
     std::vector<std::byte*> kept;   ///< freed, pages kept
@@ -136,12 +140,12 @@ class dram {
     return pages_ == shim::page_kind::reserved_huge && bytes >= huge_page_bytes_;
   }
 
-  void choose_huge_pages() {
+  void look_for_reserved_pages() {
     auto const facts = shim::query_huge_pages();
     huge_page_bytes_ = facts.page_bytes;
     bool const enough =
         facts.page_bytes != 0 && facts.free_pages >= capacity_ / facts.page_bytes + 1;
-    pages_ = enough ? shim::page_kind::reserved_huge : shim::page_kind::transparent_huge;
+    if (!enough) { pages_ = shim::page_kind::transparent_huge; }
   }
 
   [[nodiscard]] static handle pop(std::vector<std::byte*>& slots) noexcept {
@@ -194,7 +198,7 @@ class dram {
 
   std::size_t capacity_;
   int node_;
-  shim::page_kind pages_ = shim::page_kind::ordinary;
+  shim::page_kind pages_;
   std::size_t huge_page_bytes_ = 0;
   std::size_t used_ = 0;
   std::size_t kept_ = 0;
