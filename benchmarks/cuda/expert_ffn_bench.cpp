@@ -98,8 +98,9 @@ struct layers_of_experts {
     layers = std::max<std::size_t>(2, (512 * mib + round - 1) / round);
     layers = std::min(layers, (12 * gib + of.present * block_bytes) / (of.present * block_bytes));
     memory = std::make_unique<device_array<std::byte>>(layers * of.present * block_bytes);
-    for (std::size_t i = 0; i < layers * of.present; ++i) {
-      shim::copy(on, memory->data() + i * block_bytes, block.data(), block_bytes);
+    shim::copy(on, memory->data(), block.data(), block_bytes);
+    for (std::size_t i = 1; i < layers * of.present; ++i) {
+      shim::copy(on, memory->data() + i * block_bytes, memory->data(), block_bytes);
     }
     shim::synchronize(on);
   }

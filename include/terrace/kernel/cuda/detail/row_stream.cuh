@@ -200,7 +200,8 @@ class row_stream {
 #pragma unroll
       for (unsigned t = 0; t < Tokens; ++t) {
         if (t >= inputs.count) { break; }
-        coded_input const x = inputs.from.load(inputs.rows[t], first + u);
+        coded_input x = inputs.from.load(inputs.rows[t], first + u);
+        arrange<Type>(x);
 #pragma unroll
         for (unsigned r = 0; r < paired_rows; ++r) {
           parts[r][t] = fmaf(x.scale, unit_dot<Type>(w[r], x), parts[r][t]);

@@ -206,6 +206,18 @@ class tile_walk {
                (static_cast<std::size_t>(rows_.number(row)) * like.across + unit);
   }
 
+  /// Eight columns of an input and of the one eight rows further.
+  struct input_pair {
+    uint4 low;
+    uint4 high;
+  };
+  [[nodiscard]] static __device__ __forceinline__ input_pair load_inputs(std::byte const* from,
+                                                                         unsigned row,
+                                                                         unsigned piece) {
+    return {*reinterpret_cast<uint4 const*>(from + input_at(row, piece)),
+            *reinterpret_cast<uint4 const*>(from + input_at(row + 8, piece))};
+  }
+
   __device__ __forceinline__ void multiply(unsigned step, tile_sums& sums) const {
     std::byte const* const from = inputs_ + step % 2 * input_slot_bytes;
     std::uint32_t const left = cols_ - step * step_columns;
@@ -215,22 +227,25 @@ class tile_walk {
       std::uint32_t factors[warp_rows / 8][4];
 #pragma unroll
       for (unsigned n = 0; n < warp_rows / 8; ++n) { decode(step, unit, n, factors[n]); }
+      unsigned const piece = 4 * unit + lane % 4;
+      input_pair next = load_inputs(from, lane / 4, piece);
 #pragma unroll
       for (unsigned m = 0; m < tile_inputs / 16; ++m) {
         if (16 * m >= in_.count) { break; }
-        unsigned const row = 16 * m + lane / 4;
-        unsigned const piece = 4 * unit + lane % 4;
-        uint4 const low = *reinterpret_cast<uint4 const*>(from + input_at(row, piece));
-        uint4 const high = *reinterpret_cast<uint4 const*>(from + input_at(row + 8, piece));
-#pragma unroll
-        for (unsigned n = 0; n < warp_rows / 8; ++n) {
-          mma_m16n8k16_bf16(
-              sums[m][n], {low.x, high.x, low.y, high.y}, {factors[n][0], factors[n][1]});
+        input_pair const x = next;
+        if (m + 1 <
+            tile_inputs / 16) {  // rows past the count are there, and nobody uses their sums
+          next = load_inputs(from, 16 * (m + 1) + lane / 4, piece);
         }
 #pragma unroll
         for (unsigned n = 0; n < warp_rows / 8; ++n) {
           mma_m16n8k16_bf16(
-              sums[m][n], {low.z, high.z, low.w, high.w}, {factors[n][2], factors[n][3]});
+              sums[m][n], {x.low.x, x.high.x, x.low.y, x.high.y}, {factors[n][0], factors[n][1]});
+        }
+#pragma unroll
+        for (unsigned n = 0; n < warp_rows / 8; ++n) {
+          mma_m16n8k16_bf16(
+              sums[m][n], {x.low.z, x.high.z, x.low.w, x.high.w}, {factors[n][2], factors[n][3]});
         }
       }
     }

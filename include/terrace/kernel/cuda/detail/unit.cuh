@@ -15,11 +15,13 @@ namespace terrace::kernel::cuda::detail {
 inline constexpr unsigned unit_elements = 32;
 static_assert(unit_elements == code_columns, "a unit meets one scale of its input");
 
-/// Weight i is scale * (code + bias of its type) + offset, of its part; its code is byte i % 4 of
-/// word i / 4.
+/// Weight i is scale * code + offset, of its part; its code is byte i % 4 of word i / 4, plus the
+/// type's bias, less `minus_times` of the type times the same byte of `minus`. Integer units are
+/// the scarce ones here, dot products of bytes are cheap: two sides cost less than signed bytes.
 template <unsigned Parts>
 struct unit {
   std::uint32_t codes[8];
+  std::uint32_t minus[8];
   float scale[Parts];
   float offset[Parts];
 };
@@ -33,6 +35,14 @@ inline constexpr unsigned unit_parts =
         ? 2
         : 1;
 
+/// How the codes of a type are to be read.
+struct unit_traits {
+  bool affine = false;  ///< offsets differ from 0
+  int bias = 0;
+  int minus_times = 0;  ///< 0: `minus` is not set
+  bool woven = false;   ///< words 2w and 2w + 1 hold elements 4w.. and 4w + 16.. in turn
+};
+
 /// Tables that a block of threads keeps in shared memory; most types need none.
 struct no_tables {
   __device__ void fill() {}
@@ -44,8 +54,7 @@ template <quant_type Type>
 struct units {
   using block = typename octets<Type>::block;
   using tables = no_tables;
-  static constexpr bool affine = octets<Type>::affine;
-  static constexpr int bias = 0;
+  static constexpr unit_traits traits{.affine = octets<Type>::affine};
 
   /// Unit i of a block. The word after the block may be read.
   __device__ __forceinline__ static unit<unit_parts<Type>> load(block const& from,
@@ -94,24 +103,43 @@ struct coded_inputs {
   }
 };
 
-/// The product of 32 weights with 32 columns of an input.
+/// The order of codes that the type's units have.
+template <quant_type Type>
+__device__ __forceinline__ void arrange(coded_input& x) {
+  if constexpr (units<Type>::traits.woven) {
+    std::uint32_t woven[8];
+#pragma unroll
+    for (unsigned w = 0; w < 4; ++w) {
+      woven[2 * w] = __byte_perm(x.codes[w], x.codes[4 + w], 0x5140);
+      woven[2 * w + 1] = __byte_perm(x.codes[w], x.codes[4 + w], 0x7362);
+    }
+#pragma unroll
+    for (unsigned w = 0; w < 8; ++w) { x.codes[w] = woven[w]; }
+  }
+}
+
+/// The product of 32 weights with 32 columns of an input, which is arranged.
 template <quant_type Type>
 __device__ __forceinline__ float unit_dot(unit<unit_parts<Type>> const& w, coded_input const& x) {
-  using format = units<Type>;
+  constexpr unit_traits traits = units<Type>::traits;
   constexpr unsigned parts = unit_parts<Type>;
   float result = 0;
 #pragma unroll
   for (unsigned p = 0; p < parts; ++p) {
     int const sum = parts == 1 ? x.sums[0] + x.sums[1] : x.sums[p];
     int dot = 0;
+    int less = 0;
 #pragma unroll
     for (unsigned i = 8 * p / parts; i < 8 * (p + 1) / parts; ++i) {
       dot = __dp4a(static_cast<int>(w.codes[i]), static_cast<int>(x.codes[i]), dot);
+      if constexpr (traits.minus_times != 0) {
+        less = __dp4a(static_cast<int>(w.minus[i]), static_cast<int>(x.codes[i]), less);
+      }
     }
-    if constexpr (format::bias != 0) { dot += format::bias * sum; }
+    dot += traits.bias * sum - traits.minus_times * less;
     auto const codes = static_cast<float>(dot);
     result = p == 0 ? __fmul_rn(w.scale[p], codes) : fmaf(w.scale[p], codes, result);
-    if constexpr (format::affine) { result = fmaf(w.offset[p], static_cast<float>(sum), result); }
+    if constexpr (traits.affine) { result = fmaf(w.offset[p], static_cast<float>(sum), result); }
   }
   return result;
 }

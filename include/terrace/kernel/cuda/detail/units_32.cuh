@@ -8,32 +8,43 @@
 /// Units of the types whose scales lie beside 32 elements.
 namespace terrace::kernel::cuda::detail {
 
-/// Table entries that the eight nibbles of a word name, in the order of the nibbles, lowest first.
-__device__ __forceinline__ void look_up_nibbles(std::uint32_t nibbles,
-                                                std::uint32_t const (&table)[4],
-                                                std::uint32_t& first,
-                                                std::uint32_t& second) {
-  std::uint32_t const index = nibbles & 0x7777'7777U;
-  std::uint32_t const upper = ((nibbles >> 1U) & 0x4444'4444U) | 0x3210'3210U;
-  first = __byte_perm(
-      __byte_perm(table[0], table[1], index), __byte_perm(table[2], table[3], index), upper);
-  second = __byte_perm(__byte_perm(table[0], table[1], index >> 16U),
-                       __byte_perm(table[2], table[3], index >> 16U),
-                       upper >> 16U);
+/// Sixteen levels, eight of either sign: which nibbles are negative, and magnitudes of both.
+struct signed_levels {
+  std::uint32_t plus[2];
+  std::uint32_t minus[2];
+  bool upper_is_minus;  ///< whether nibbles from 8 on are the negative ones
+};
+inline constexpr signed_levels e2m1_sides{
+    {table_word(quant::e2m1_doubled), table_word(quant::e2m1_doubled + 4)},
+    {table_word(quant::e2m1_doubled), table_word(quant::e2m1_doubled + 4)},
+    true};
+[[nodiscard]] __host__ __device__ constexpr std::uint32_t negated_word(std::int8_t const* levels) {
+  std::int8_t const negated[4] = {static_cast<std::int8_t>(-levels[0]),
+                                  static_cast<std::int8_t>(-levels[1]),
+                                  static_cast<std::int8_t>(-levels[2]),
+                                  static_cast<std::int8_t>(-levels[3])};
+  return table_word(negated);
 }
+inline constexpr signed_levels iq4_sides{
+    {table_word(quant::iq4_levels + 8), table_word(quant::iq4_levels + 12)},
+    {negated_word(quant::iq4_levels), negated_word(quant::iq4_levels + 4)},
+    false};
 
-/// Levels of a block of 16 bytes whose byte j holds elements j and j + 16.
-__device__ __forceinline__ void split_levels(std::uint8_t const* bytes,
-                                             std::uint32_t const (&table)[4],
-                                             std::uint32_t (&codes)[8]) {
-  std::uint32_t words[4];
-  shift_words(bytes, words);
+/// Magnitudes that the nibbles of four words name, on the side of their sign and zero on the other,
+/// in the order of the nibbles, lowest first. A selector whose upper bit is set repeats the sign of
+/// a table's byte, and magnitudes have none.
+__device__ __forceinline__ void look_up_sides(signed_levels const& levels,
+                                              std::uint32_t const (&words)[4],
+                                              unit<1>& to) {
 #pragma unroll
   for (unsigned w = 0; w < 4; ++w) {
-    std::uint32_t first, second;
-    look_up_nibbles(words[w], table, first, second);
-    codes[w] = __byte_perm(first, second, 0x6420);
-    codes[4 + w] = __byte_perm(first, second, 0x7531);
+    std::uint32_t const flipped = words[w] ^ 0x8888'8888U;
+    std::uint32_t const plus = levels.upper_is_minus ? words[w] : flipped;
+    std::uint32_t const minus = levels.upper_is_minus ? flipped : words[w];
+    to.codes[2 * w] = __byte_perm(levels.plus[0], levels.plus[1], plus);
+    to.codes[2 * w + 1] = __byte_perm(levels.plus[0], levels.plus[1], plus >> 16U);
+    to.minus[2 * w] = __byte_perm(levels.minus[0], levels.minus[1], minus);
+    to.minus[2 * w + 1] = __byte_perm(levels.minus[0], levels.minus[1], minus >> 16U);
   }
 }
 
@@ -41,15 +52,13 @@ template <>
 struct units<quant_type::mxfp4> {
   using block = quant::mxfp4;
   using tables = no_tables;
-  static constexpr bool affine = false;
-  static constexpr int bias = 0;
+  static constexpr unit_traits traits{.minus_times = 1, .woven = true};
   __device__ __forceinline__ static unit<1> load(block const& from, unsigned, tables const&) {
-    constexpr std::uint32_t table[4] = {table_word(quant::e2m1_doubled),
-                                        table_word(quant::e2m1_doubled + 4),
-                                        table_word(quant::e2m1_doubled + 8),
-                                        table_word(quant::e2m1_doubled + 12)};
-    unit<1> to{{}, {e8m0_half_value(from.e)}, {}};
-    split_levels(from.qs, table, to.codes);
+    unit<1> to{{}, {}, {e8m0_half_value(from.e)}, {}};
+    std::uint32_t words[4];
+    shift_words(from.qs, words);
+    constexpr signed_levels levels = e2m1_sides;
+    look_up_sides(levels, words, to);
     return to;
   }
 };
@@ -58,20 +67,13 @@ template <>
 struct units<quant_type::mxfp4_packed> {
   using block = quant::mxfp4_packed;
   using tables = no_tables;
-  static constexpr bool affine = false;
-  static constexpr int bias = 0;
+  static constexpr unit_traits traits{.minus_times = 1};
   __device__ __forceinline__ static unit<1> load(block const& from, unsigned, tables const&) {
-    constexpr std::uint32_t table[4] = {table_word(quant::e2m1_doubled),
-                                        table_word(quant::e2m1_doubled + 4),
-                                        table_word(quant::e2m1_doubled + 8),
-                                        table_word(quant::e2m1_doubled + 12)};
-    unit<1> to{{}, {0.5F}, {}};
+    unit<1> to{{}, {}, {0.5F}, {}};
     std::uint32_t words[4];
     shift_words(from.qs, words);
-#pragma unroll
-    for (unsigned w = 0; w < 4; ++w) {
-      look_up_nibbles(words[w], table, to.codes[2 * w], to.codes[2 * w + 1]);
-    }
+    constexpr signed_levels levels = e2m1_sides;
+    look_up_sides(levels, words, to);
     return to;
   }
 };
@@ -80,10 +82,9 @@ template <>
 struct units<quant_type::int4_g32> {
   using block = quant::int4_g32;
   using tables = no_tables;
-  static constexpr bool affine = false;
-  static constexpr int bias = -8;
+  static constexpr unit_traits traits{.bias = -8};
   __device__ __forceinline__ static unit<1> load(block const& from, unsigned, tables const&) {
-    unit<1> to{{}, {1.0F}, {}};
+    unit<1> to{{}, {}, {1.0F}, {}};
     std::uint32_t words[4];
     shift_words(from.qs, words);
 #pragma unroll
@@ -101,10 +102,9 @@ template <>
 struct units<quant_type::q4_0> {
   using block = quant::q4_0;
   using tables = no_tables;
-  static constexpr bool affine = false;
-  static constexpr int bias = -8;
+  static constexpr unit_traits traits{.bias = -8};
   __device__ __forceinline__ static unit<1> load(block const& from, unsigned, tables const&) {
-    unit<1> to{{}, {load_half(from.d)}, {}};
+    unit<1> to{{}, {}, {load_half(from.d)}, {}};
     std::uint32_t words[4];
     shift_words(from.qs, words);
 #pragma unroll
@@ -120,15 +120,13 @@ template <>
 struct units<quant_type::iq4_nl> {
   using block = quant::iq4_nl;
   using tables = no_tables;
-  static constexpr bool affine = false;
-  static constexpr int bias = 0;
+  static constexpr unit_traits traits{.minus_times = 1, .woven = true};
   __device__ __forceinline__ static unit<1> load(block const& from, unsigned, tables const&) {
-    constexpr std::uint32_t table[4] = {table_word(quant::iq4_levels),
-                                        table_word(quant::iq4_levels + 4),
-                                        table_word(quant::iq4_levels + 8),
-                                        table_word(quant::iq4_levels + 12)};
-    unit<1> to{{}, {load_half(from.d)}, {}};
-    split_levels(from.qs, table, to.codes);
+    unit<1> to{{}, {}, {load_half(from.d)}, {}};
+    std::uint32_t words[4];
+    shift_words(from.qs, words);
+    constexpr signed_levels levels = iq4_sides;
+    look_up_sides(levels, words, to);
     return to;
   }
 };
@@ -137,10 +135,9 @@ template <>
 struct units<quant_type::q8_0> {
   using block = quant::q8_0;
   using tables = no_tables;
-  static constexpr bool affine = false;
-  static constexpr int bias = 0;
+  static constexpr unit_traits traits{};
   __device__ __forceinline__ static unit<1> load(block const& from, unsigned, tables const&) {
-    unit<1> to{{}, {load_half(from.d)}, {}};
+    unit<1> to{{}, {}, {load_half(from.d)}, {}};
     shift_words(from.qs, to.codes);
     return to;
   }

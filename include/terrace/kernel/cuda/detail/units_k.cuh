@@ -21,8 +21,7 @@ template <>
 struct units<quant_type::q4_k> {
   using block = quant::q4_k;
   using tables = no_tables;
-  static constexpr bool affine = true;
-  static constexpr int bias = 0;
+  static constexpr unit_traits traits{.affine = true};
   __device__ __forceinline__ static unit<1> load(block const& from, unsigned i, tables const&) {
     unit<1> to;
     k_factors(shift_word(&from), from.scales, i, to);
@@ -36,8 +35,7 @@ template <>
 struct units<quant_type::q5_k> {
   using block = quant::q5_k;
   using tables = no_tables;
-  static constexpr bool affine = true;
-  static constexpr int bias = 0;
+  static constexpr unit_traits traits{.affine = true};
   __device__ __forceinline__ static unit<1> load(block const& from, unsigned i, tables const&) {
     unit<1> to;
     k_factors(shift_word(&from), from.scales, i, to);
@@ -57,13 +55,13 @@ template <>
 struct units<quant_type::q6_k> {
   using block = quant::q6_k;
   using tables = no_tables;
-  static constexpr bool affine = false;
-  static constexpr int bias = -32;
+  static constexpr unit_traits traits{.bias = -32};
   __device__ __forceinline__ static unit<2> load(block const& from, unsigned i, tables const&) {
     unsigned const half = i / 4;
     unsigned const group = i % 4;
     float const d = load_half(from.d);
     unit<2> to{{},
+               {},
                {d * static_cast<float>(static_cast<int>(from.scales[2 * i])),
                 d * static_cast<float>(static_cast<int>(from.scales[2 * i + 1]))},
                {}};
