@@ -46,7 +46,7 @@ __device__ __forceinline__ void exact_dots(weights const& w,
   float parts[Tokens] = {};
   std::uint32_t const octets = octets_in(w.cols);
   // Numbers that need no decoding wait for memory alone: several are under way at a time.
-  constexpr int under_way = plain_type<Type> && Tokens == 1 ? 4 : 1;
+  [[maybe_unused]] constexpr int under_way = plain_type<Type> && Tokens == 1 ? 4 : 1;
 #pragma unroll under_way
   for (std::uint32_t index = threadIdx.x % warp_threads; index < octets; index += warp_threads) {
     float weight[octet_elements];
